@@ -1,0 +1,117 @@
+"""The exception tree. Every error a user can cause says subject, found, needed and remedy in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = [
+    "EXIT_BAD_INPUT",
+    "EXIT_CHECK_FAILED",
+    "EXIT_INTERRUPTED",
+    "CheckFailed",
+    "Diverged",
+    "InputError",
+    "Interrupted",
+    "MissingDependency",
+    "VestigeError",
+    "did_you_mean",
+    "first_five",
+    "shown",
+]
+
+EXIT_CHECK_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+class VestigeError(Exception):
+    """Root of every error raised on purpose."""
+
+    exit_code: int = EXIT_BAD_INPUT
+
+
+class InputError(VestigeError):
+    """Bad input. `str(error)` is one line: `subject: found; needed ...; remedy`.
+
+    subject: the file, row, field or setting at fault. found: what was there. needed: what is accepted.
+    remedy: what the user can do about it. Newlines and control characters in any part are escaped, so
+    that the message always stays one line.
+    """
+
+    def __init__(self, subject: str, found: str, needed: str, remedy: str) -> None:
+        self.subject, self.found, self.needed, self.remedy = (
+            _one_line(part) for part in (subject, found, needed, remedy)
+        )
+        super().__init__(f"{self.subject}: found {self.found}; needed {self.needed}; {self.remedy}")
+
+
+class MissingDependency(InputError):
+    """An optional package is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            purpose,
+            f"no package '{package}'",
+            f"the extra '{extra}'",
+            f"install it with: pip install 'vestige[{extra}]'",
+        )
+
+
+class Diverged(VestigeError):
+    """A loss or gradient became NaN or infinite. The last good state was kept.
+
+    step: 1-based optimiser step. row_ids: rows of the offending batch. kept: where the last good state lies.
+    """
+
+    exit_code = EXIT_CHECK_FAILED
+
+    def __init__(self, what: str, step: int, row_ids: Iterable[str], learning_rate: float, kept: str) -> None:
+        self.step = step
+        self.row_ids = tuple(row_ids)
+        self.learning_rate = learning_rate
+        self.kept = kept
+        rows = first_five(self.row_ids)
+        super().__init__(
+            _one_line(
+                f"{what} at step {step} (learning rate {learning_rate:.3g}, rows {rows}); "
+                f"needed a finite number; {kept}; lower the learning rate or check these rows"
+            )
+        )
+
+
+class CheckFailed(VestigeError):
+    """A stated threshold or an audit check failed."""
+
+    exit_code = EXIT_CHECK_FAILED
+
+
+class Interrupted(VestigeError):
+    """The user stopped the work; the message says what was kept."""
+
+    exit_code = EXIT_INTERRUPTED
+
+
+def _one_line(text: str) -> str:
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def shown(text: str, limit: int = 60) -> str:
+    """`text` quoted for a message: control characters escaped, cut to `limit` characters with its length."""
+    line = _one_line(str(text))
+    return f"'{line}'" if len(line) <= limit else f"'{line[:limit]}…' ({len(line)} characters)"
+
+
+def first_five(items: Iterable[object]) -> str:
+    """The first five items, quoted, and how many more there are."""
+    values = [shown(str(item)) for item in items]
+    more = len(values) - 5
+    return ", ".join(values[:5]) + (f" and {more} more" if more > 0 else "")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'x'?` when one of `known` is close to `name`, else the list of what is known."""
+    import difflib
+
+    options = sorted(known)
+    close = difflib.get_close_matches(name, options, n=1, cutoff=0.6)
+    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(options)}"
