@@ -1,0 +1,302 @@
+"""Protocols and frozen records that the layers share. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vestige.decision.schema import Schema
+
+__all__ = [
+    "Assessment",
+    "Decision",
+    "DecisionModel",
+    "Destination",
+    "Estimate",
+    "Floats",
+    "Interval",
+    "LossBatch",
+    "MethodComparison",
+    "Metric",
+    "ModelAssessment",
+    "Objective",
+    "Record",
+    "ReliabilityBin",
+    "RowTerms",
+    "Source",
+    "Undefined",
+    "UnlearnSettings",
+    "View",
+    "ViewCount",
+]
+
+Floats = NDArray[np.float64]
+View = Literal["F", "G", "R"]
+Decision = Literal[
+    "accepted",
+    "positive, unconfirmed",
+    "no benefit",
+    "infeasible",
+    "displacement within noise",
+]
+
+
+class Record(BaseModel):
+    """Base of everything written to disk: frozen, no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """The record as JSON text, non-ASCII kept."""
+        return self.model_dump_json(indent=indent)
+
+
+class Undefined(Record):
+    """A quantity that does not exist, and why. Prints as `undefined: reason`."""
+
+    undefined: str
+
+    def __str__(self) -> str:
+        return f"undefined: {self.undefined}"
+
+
+class Interval(Record):
+    """A two-sided interval. It says its kind, level, draws, seed and what it is conditional on."""
+
+    low: float
+    high: float
+    kind: str
+    level: float = 0.95
+    draws: int
+    seed: int
+    condition: str
+
+
+class Estimate(Record):
+    """One number with what is needed to read it.
+
+    value: float or Undefined. row / unit: percentile intervals, or Undefined. rows, units: how many went in.
+    unstable: the ratio's denominator is within noise. note: shown beside the number.
+    """
+
+    value: float | Undefined
+    row: Interval | Undefined | None = None
+    unit: Interval | Undefined | None = None
+    rows: int | None = None
+    units: int | None = None
+    unstable: bool = False
+    note: str = ""
+
+
+class Source(Record):
+    """Where a model's probabilities came from. sha256: of the probabilities in canonical order."""
+
+    label: str
+    role: Literal["full", "oracle", "unlearned"]
+    path: str = ""
+    sha256: str
+    max_sum_deviation: float
+
+
+class ViewCount(Record):
+    """How many rows and units a view has."""
+
+    view: View
+    rows: int
+    units: int
+
+
+class Destination(Record):
+    """Where the probability a model took from one forgotten option went, over that option's F and G rows.
+
+    moved: mean decrease of the option's own probability. to: (option, mean increase), largest first; the
+    remainder is `elsewhere`.
+    """
+
+    forgotten: str
+    rows: int
+    moved: float
+    to: tuple[tuple[str, float], ...]
+    elsewhere: float
+
+
+class ReliabilityBin(Record):
+    """One bin (low, high] of the reliability diagram of a model on R."""
+
+    low: float
+    high: float
+    rows: int
+    confidence: float | Undefined
+    accuracy: float | Undefined
+
+
+class ModelAssessment(Record):
+    """Everything measured on one model. `metrics` is keyed `metric.view`, for example `gain.F`."""
+
+    label: str
+    role: Literal["full", "oracle", "unlearned"]
+    method: str = ""
+    control: bool = False
+    metrics: dict[str, Estimate]
+    decision: Decision | Undefined
+    p_value: Annotated[dict[str, float | Undefined], Field(default_factory=dict)]
+    """`F`, `G`, `both` (intersection-union) and `holm` where a family was named."""
+    equivalence: Estimate | Undefined | None = None
+    equivalent: bool | Undefined | None = None
+    destinations: tuple[Destination, ...] = ()
+    reliability: tuple[ReliabilityBin, ...] = ()
+
+
+class MethodComparison(Record):
+    """Paired difference of oracle distance, first minus second, on the same rows."""
+
+    first: str
+    second: str
+    view: View
+    difference: Estimate
+
+
+class Assessment(Record):
+    """The result of comparing one request's models. Everything a report shows, no texts, no row ids."""
+
+    format: Literal["vestige-assessment-1"] = "vestige-assessment-1"
+    name: str
+    stage: str = "own predictions"
+    condition: str
+    """What every interval is conditional on, for example `training seed 17`."""
+    options: int
+    forgotten: tuple[str, ...]
+    unit_kind: str = "class"
+    views: tuple[ViewCount, ...]
+    has_oracle: bool
+    draws: int
+    seeds: dict[str, int]
+    sources: tuple[Source, ...]
+    noise: dict[str, Estimate]
+    """`noise_full.F`, `noise_oracle.G`, ...: mean JS over pairs of models of different seeds."""
+    noise_pairs: dict[str, int]
+    intervention_gate: str
+    minimum_detectable_gain: dict[str, float | Undefined]
+    models: tuple[ModelAssessment, ...]
+    comparisons: tuple[MethodComparison, ...] = ()
+    family: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    provenance: Annotated[dict[str, Any], Field(default_factory=dict)]
+    """Hashes, counts and settings of the data, the request and the training. Never texts."""
+
+    def model_named(self, label: str) -> ModelAssessment:
+        """The model of this label. Raises KeyError."""
+        for model in self.models:
+            if model.label == label:
+                return model
+        raise KeyError(label)
+
+
+@dataclass(frozen=True)
+class RowTerms:
+    """A metric's additive per-row terms and the function that finishes their sums.
+
+    terms: (N, K) float64, finite. finish: sums (..., K) -> values (...); it may return NaN where a
+    resample leaves the metric undefined (an empty bin is not; a zero denominator is).
+    """
+
+    terms: Floats
+    finish: Callable[[Floats], Floats]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A registered metric of one model on a view.
+
+    compute takes keyword arrays that it names in `needs`, each aligned by row: `p` (N, C) of the model
+    under test, `full` (N, C), `oracle` (N, C), `gold` (N,) integer columns, `forgotten` (C,) bool.
+    `direction`: "higher", "lower" or "" (neither is better).
+    """
+
+    name: str
+    title: str
+    definition: str
+    source: str
+    direction: Literal["higher", "lower", ""]
+    views: tuple[str, ...]
+    needs: tuple[str, ...]
+    compute: Callable[..., RowTerms]
+
+
+class UnlearnSettings(Record):
+    """Settings every unlearning method has. Units: learning_rate per AdamW step; epochs over the forget set."""
+
+    learning_rate: float = Field(1e-4, gt=0)
+    epochs: int = Field(5, ge=1)
+    forget_batch: int = Field(16, ge=1)
+    retain_batch: int = Field(32, ge=1)
+    max_grad_norm: float = Field(1.0, gt=0)
+    warmup_share: float = Field(0.1, ge=0, lt=1)
+    weight_decay: float = Field(0.0, ge=0)
+
+
+@dataclass(frozen=True)
+class LossBatch:
+    """What a loss may look at: one batch scored by the model being trained and by the frozen reference.
+
+    log_probs (n, C): log distribution over options (or vocabulary) under theta. gold (n,): column of the
+    target. ref_log_probs (n, C) or None: the same under the reference, no gradient. lengths (n,): number of
+    predicted positions, 1 for a decision model.
+    """
+
+    log_probs: Tensor
+    gold: Tensor
+    ref_log_probs: Tensor | None = None
+    lengths: Tensor | None = None
+
+    @property
+    def target_log_probs(self) -> Tensor:
+        """log p(target), (n,), at most 0."""
+        return self.log_probs.gather(1, self.gold[:, None])[:, 0]
+
+    @property
+    def ref_target_log_probs(self) -> Tensor:
+        """log p_ref(target), (n,), at most 0. Raises ValueError without a reference."""
+        if self.ref_log_probs is None:
+            raise ValueError("this loss needs the reference model's log-probabilities")
+        return self.ref_log_probs.gather(1, self.gold[:, None])[:, 0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """A registered unlearning method: composed terms, no inheritance.
+
+    The loss is `forget(D_F batch) + w * retain(D_R batch)`, w = settings.retain_weight where the method has
+    a retain term. role: "candidate" or "control" (controls stay outside Holm's family). grid: default tuning
+    values of settings fields.
+    """
+
+    name: str
+    title: str
+    formula: str
+    source: str
+    deviations: str
+    models: tuple[Literal["decision", "causal-lm"], ...]
+    role: Literal["candidate", "control"]
+    settings: type[UnlearnSettings]
+    forget: Callable[[LossBatch, Any], Tensor]
+    retain: Callable[[LossBatch, Any], Tensor] | None
+    needs_reference: Callable[[Any], bool]
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+
+@runtime_checkable
+class DecisionModel(Protocol):
+    """Anything that maps utterances and a schema to distributions."""
+
+    def predict(self, texts: Sequence[str], schema: Schema) -> Floats:
+        """(N,) texts -> (N, C) float64 probabilities, rows sum to 1, columns in the schema's order."""
+        ...
