@@ -1,0 +1,348 @@
+"""Readers and the writer of prediction files: bytes to raw columns, unchecked and in file order.
+
+Formats: JSONL rows `{"row_id", "view", "unit", "gold", "p": {option: probability}}`; CSV, Parquet and .npz
+with row_id, view, unit, gold and one column (array) `p:<option>` each.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from vestige.contracts import Floats
+from vestige.errors import InputError, first_five, shown
+from vestige.files import atomic_path, reading
+
+__all__ = ["FIXED", "OPTION_PREFIX", "RawTable", "read_raw", "refuse_top_k", "write_raw"]
+
+OPTION_PREFIX = "p:"
+FIXED = ("row_id", "view", "unit", "gold")
+FORMATS = ".jsonl, .csv, .parquet or .npz"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawTable:
+    """Columns as a file has them. p: (N, C) float64, NaN where a cell is empty."""
+
+    row_ids: list[Any]
+    view: list[Any]
+    unit: list[Any]
+    gold: list[Any]
+    options: list[Any]
+    p: Floats
+
+
+def read_raw(path: Path) -> RawTable:
+    """The columns of a prediction file, by its suffix. Raises InputError."""
+    readers = {
+        ".jsonl": _read_jsonl,
+        ".ndjson": _read_jsonl,
+        ".csv": _read_csv,
+        ".parquet": _read_parquet,
+        ".npz": _read_npz,
+    }
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(
+            str(path),
+            f"suffix {shown(path.suffix)}",
+            f"a {FORMATS} file",
+            "convert it to one of these formats",
+        )
+    with reading(path, f"a {FORMATS} file"):
+        data = path.read_bytes()
+    if not data:
+        raise InputError(str(path), "an empty file", "prediction rows", "check that the export was complete")
+    return reader(path, data)
+
+
+def write_raw(table: RawTable, path: Path) -> None:
+    """Write a Parquet file, whole or not at all. Raises InputError when the folder or disk refuses."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns: dict[str, Any] = {
+        "row_id": pa.array(table.row_ids, pa.string()),
+        "view": pa.array(table.view, pa.string()),
+        "unit": pa.array(table.unit, pa.string()),
+        "gold": pa.array(table.gold, pa.string()),
+    }
+    for column, option in enumerate(table.options):
+        columns[OPTION_PREFIX + option] = pa.array(np.ascontiguousarray(table.p[:, column]))
+    with atomic_path(path) as temporary:
+        pq.write_table(pa.table(columns), temporary)
+
+
+def refuse_top_k(subject: str, found: str) -> NoReturn:
+    """Raise the refusal of outputs that name only the best options."""
+    raise InputError(
+        subject,
+        found,
+        "the probability of every option in every row (top-1 labels or top-k lists are not enough: distance "
+        "to a retrained model, calibration and where probability went need the whole distribution)",
+        "export the softmax over all options: one column p:<option> each, or all of them under 'p' in JSONL",
+    )
+
+
+def _read_jsonl(path: Path, data: bytes) -> RawTable:
+    rows: list[tuple[Any, Any, Any, Any]] = []
+    given: list[dict[str, Any]] = []
+    for number, record in _json_lines(path, _decoded(path, data)):
+        probabilities = record.get("p")
+        if not isinstance(probabilities, dict):
+            what = "no field 'p'" if "p" not in record else f"'p' of type {type(probabilities).__name__}"
+            refuse_top_k(f"{path}, line {number}", what)
+        missing = [field for field in FIXED if field not in record]
+        if missing:
+            raise InputError(
+                f"{path}, line {number}",
+                f"no field {first_five(missing)}",
+                "fields row_id, view, unit, gold and p",
+                "add what is missing",
+            )
+        rows.append((record["row_id"], record["view"], record["unit"], record["gold"]))
+        given.append(probabilities)
+    options = list(dict.fromkeys(option for probabilities in given for option in probabilities))
+    _refuse_ragged(path, rows, given, options)
+    try:
+        p = np.array([[row[option] for option in options] for row in given], dtype=np.float64)
+    except (TypeError, ValueError):
+        _name_bad_json_number(path, rows, given)
+    row_ids, view, unit, gold = (
+        (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [], [])
+    )
+    return RawTable(row_ids=row_ids, view=view, unit=unit, gold=gold, options=options, p=p)
+
+
+def _json_lines(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line, object_pairs_hook=_unique)
+        except _RepeatedKeyError as error:
+            raise InputError(
+                f"{path}, line {number}",
+                f"{shown(str(error))} twice in one object",
+                "each name once",
+                "remove one",
+            ) from None
+        except ValueError as error:
+            raise InputError(
+                f"{path}, line {number}",
+                f"broken JSON ({shown(str(error), 100)})",
+                "one JSON object a line",
+                "check that the file is complete",
+            ) from None
+        if not isinstance(record, dict):
+            raise InputError(
+                f"{path}, line {number}",
+                f"a JSON {type(record).__name__}",
+                "one JSON object a line",
+                'write {"row_id": ..., "view": ..., "unit": ..., "gold": ..., "p": {...}}',
+            )
+        yield number, record
+
+
+class _RepeatedKeyError(Exception):
+    pass
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise _RepeatedKeyError(next(name for name in names if names.count(name) > 1))
+    return record
+
+
+def _refuse_ragged(
+    path: Path, rows: list[tuple[Any, Any, Any, Any]], given: list[dict[str, Any]], options: list[str]
+) -> None:
+    """Rows that lack an option other rows have."""
+    lacking = [index for index, probabilities in enumerate(given) if len(probabilities) < len(options)]
+    if not lacking:
+        return
+    sizes = {len(probabilities) for probabilities in given}
+    if len(lacking) == len(given):
+        size = "/".join(str(size) for size in sorted(sizes)[:5])
+        refuse_top_k(str(path), f"{size} of {len(options)} options in every row")
+    absent = dict.fromkeys(option for index in lacking for option in options if option not in given[index])
+    raise InputError(
+        str(path),
+        f"{len(lacking)} row(s) without some option: {first_five(rows[index][0] for index in lacking)}; "
+        f"options: {first_five(absent)}",
+        "the same options in every row",
+        "export the full distribution over all options",
+    )
+
+
+def _name_bad_json_number(
+    path: Path, rows: list[tuple[Any, Any, Any, Any]], given: list[dict[str, Any]]
+) -> NoReturn:
+    for row, probabilities in zip(rows, given, strict=True):
+        for option, value in probabilities.items():
+            if not isinstance(value, (int, float)):
+                raise InputError(
+                    str(path),
+                    f"probability {shown(json.dumps(value))} of {shown(option)}, row {shown(str(row[0]))}",
+                    "a number",
+                    "write every probability as a JSON number",
+                )
+    raise InputError(str(path), "probabilities that are no numbers", "numbers", "check the export")
+
+
+def _read_csv(path: Path, data: bytes) -> RawTable:
+    import pyarrow as pa
+    import pyarrow.csv as pc
+
+    text = _decoded(path, data)
+    try:
+        header = next(csv.reader(io.StringIO(text, newline="")))
+    except (csv.Error, StopIteration) as error:
+        raise InputError(str(path), f"no header ({error})", "a header line", "check the file") from None
+    options = _checked_columns(path, header)
+    types = {name: pa.string() for name in FIXED} | {OPTION_PREFIX + name: pa.float64() for name in options}
+    try:
+        table = pc.read_csv(
+            io.BytesIO(data),
+            # One block: a quoted line end or a long header must not straddle two.
+            read_options=pc.ReadOptions(block_size=min(len(data) + 1, 2**30)),
+            parse_options=pc.ParseOptions(newlines_in_values=True),
+            convert_options=pc.ConvertOptions(column_types=types, include_columns=list(types)),
+        )
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            str(path),
+            f"a CSV that cannot be read ({shown(str(error), 160)})",
+            "one number a p: cell and the header's number of cells a line",
+            "check that line",
+        ) from None
+    return _from_arrow(path, table, options)
+
+
+def _read_parquet(path: Path, data: bytes) -> RawTable:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        options = _checked_columns(path, file.schema_arrow.names)
+        table = file.read(columns=None)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            str(path),
+            f"a broken or truncated Parquet file ({shown(str(error), 100)})",
+            "a complete Parquet file",
+            "write or copy it again",
+        ) from None
+    return _from_arrow(path, table, options)
+
+
+def _from_arrow(path: Path, table: Any, options: list[str]) -> RawTable:
+    import pyarrow as pa
+
+    p = np.empty((table.num_rows, len(options)), dtype=np.float64)
+    for column, option in enumerate(options):
+        values = table.column(OPTION_PREFIX + option)
+        try:
+            p[:, column] = values.cast(pa.float64()).to_numpy()
+        except (pa.ArrowException, TypeError, ValueError):
+            raise InputError(
+                str(path),
+                f"column {shown(OPTION_PREFIX + option)} of type {values.type}",
+                "numbers",
+                "export numbers",
+            ) from None
+    fixed = {name: table.column(name).to_pylist() for name in FIXED}
+    return RawTable(
+        row_ids=fixed["row_id"],
+        view=fixed["view"],
+        unit=fixed["unit"],
+        gold=fixed["gold"],
+        options=options,
+        p=p,
+    )
+
+
+def _read_npz(path: Path, data: bytes) -> RawTable:
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            options = _checked_columns(path, archive.files)
+            arrays = {name: archive[name] for name in FIXED}
+            p = [np.asarray(archive[OPTION_PREFIX + name]) for name in options]
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError, AttributeError) as error:
+        pickled = "pickle" in str(error)
+        raise InputError(
+            str(path),
+            "arrays of Python objects" if pickled else f"a broken .npz file ({shown(str(error), 100)})",
+            "an .npz of plain arrays",
+            "save text as fixed-width str arrays: np.array(names, dtype=str)"
+            if pickled
+            else "write it again",
+        ) from None
+    rows = arrays["row_id"].shape
+    for name, array in [*arrays.items(), *zip((OPTION_PREFIX + name for name in options), p, strict=True)]:
+        if len(array.shape) != 1 or array.shape != rows:
+            raise InputError(
+                str(path),
+                f"array {shown(name)} of shape {array.shape}",
+                "one value a row_id",
+                "check its length",
+            )
+    if any(not np.issubdtype(array.dtype, np.number) for array in p):
+        raise InputError(str(path), "p: arrays that are no numbers", "numbers", "export probabilities")
+    fixed = {name: array.tolist() for name, array in arrays.items()}
+    return RawTable(
+        row_ids=fixed["row_id"],
+        view=fixed["view"],
+        unit=fixed["unit"],
+        gold=fixed["gold"],
+        options=options,
+        p=np.stack([array.astype(np.float64) for array in p], axis=1),
+    )
+
+
+def _checked_columns(path: Path, names: Sequence[str]) -> list[str]:
+    """The options that columns name, after checking that the fixed columns are there and none twice."""
+    options = [name.removeprefix(OPTION_PREFIX) for name in names if name.startswith(OPTION_PREFIX)]
+    if not options:
+        refuse_top_k(str(path), f"no column '{OPTION_PREFIX}<option>' (columns: {first_five(names)})")
+    missing = [name for name in FIXED if name not in names]
+    if missing:
+        raise InputError(
+            str(path),
+            f"no column {first_five(missing)}",
+            "columns row_id, view, unit, gold and p:<option>",
+            "add what is missing",
+        )
+    repeated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    if repeated:
+        raise InputError(
+            str(path),
+            f"column {first_five(sorted(repeated))} twice",
+            "each column once",
+            "rename or remove one",
+        )
+    return options
+
+
+def _decoded(path: Path, data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"{path}, line {line}",
+            f"byte 0x{data[error.start]:02x}, which is not UTF-8 (cp1252 or Latin-1?)",
+            "text in UTF-8",
+            f"convert it: iconv -f cp1252 -t utf-8 {path.name} > utf8-{path.name}",
+        ) from None

@@ -1,0 +1,457 @@
+"""Prediction tables: one model's probabilities over named options for named rows, in canonical order.
+
+Rows are sorted by row_id and options by name when a table is made, so that no later number can depend on the
+order of a file. Models are aligned by those names, never by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vestige.contracts import Floats, Source, View
+from vestige.decision.prediction_files import (
+    FIXED,
+    OPTION_PREFIX,
+    RawTable,
+    read_raw,
+    refuse_top_k,
+    write_raw,
+)
+from vestige.errors import InputError, first_five, shown
+from vestige.seeds import digest
+
+__all__ = [
+    "SUM_TOLERANCE",
+    "Predictions",
+    "align",
+    "predictions_from",
+    "predictions_from_arrays",
+    "read_predictions",
+    "write_predictions",
+]
+
+SUM_TOLERANCE = 1e-3
+"""Largest accepted distance of a row's sum from 1."""
+VIEWS = ("F", "G", "R")
+
+Objects = NDArray[np.object_]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Predictions:
+    """One model's probabilities in canonical order.
+
+    row_ids, view, unit, gold: (N,) object arrays of str, sorted by row_id, which is unique. options: (C,)
+    names, sorted. p: (N, C) float64 in [0, 1], rows sum to 1. max_sum_deviation: the largest distance of a
+    row's sum from 1 as it was given. path: the file, or "". sha256: of rows, options and p in this order.
+    """
+
+    label: str
+    row_ids: Objects
+    view: Objects
+    unit: Objects
+    gold: Objects
+    options: tuple[str, ...]
+    p: Floats
+    max_sum_deviation: float
+    path: str = ""
+
+    def __len__(self) -> int:
+        return len(self.row_ids)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of everything in the table but its label and path: the same whatever order the file had."""
+        return digest(
+            *self.options,
+            "rows",
+            *self.row_ids,
+            *self.view,
+            *self.unit,
+            *self.gold,
+            self.p.astype("<f8").tobytes(),
+        )
+
+    @cached_property
+    def gold_index(self) -> NDArray[np.intp]:
+        """(N,) column of each row's gold option."""
+        column = {name: index for index, name in enumerate(self.options)}
+        return np.array([column[name] for name in self.gold], dtype=np.intp)
+
+    def mask(self, names: Sequence[str]) -> NDArray[np.bool_]:
+        """(C,) True at the named options. Raises InputError for a name that is not an option."""
+        missing = [name for name in names if name not in self.options]
+        if missing:
+            raise InputError(
+                self.path or self.label,
+                f"no option {first_five(missing)}",
+                "names of options in the file",
+                f"the file's options begin {first_five(self.options)}",
+            )
+        chosen = set(names)
+        return np.array([option in chosen for option in self.options], dtype=np.bool_)
+
+    def of_view(self, view: View) -> Predictions:
+        """The rows of one view, order kept. The view may be empty."""
+        return self.take(self.view == view)
+
+    def take(self, rows: NDArray[Any]) -> Predictions:
+        """The rows of a boolean (N,) mask or of increasing positions."""
+        return replace(
+            self,
+            row_ids=self.row_ids[rows],
+            view=self.view[rows],
+            unit=self.unit[rows],
+            gold=self.gold[rows],
+            p=np.ascontiguousarray(self.p[rows]),
+        )
+
+    def named(self, label: str) -> Predictions:
+        """The same table under another label."""
+        return replace(self, label=label)
+
+    def source(self, role: Any) -> Source:
+        """Where these probabilities came from, for a record. role: "full", "oracle" or "unlearned"."""
+        return Source(
+            label=self.label,
+            role=role,
+            path=self.path,
+            sha256=self.sha256,
+            max_sum_deviation=self.max_sum_deviation,
+        )
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with columns row_id, view, unit, gold and `p:<option>`."""
+        import pandas as pd
+
+        fixed = pd.DataFrame(
+            {"row_id": self.row_ids, "view": self.view, "unit": self.unit, "gold": self.gold}, dtype=str
+        )
+        table = pd.DataFrame(self.p, columns=[OPTION_PREFIX + name for name in self.options])
+        return pd.concat([fixed, table], axis=1)
+
+
+def read_predictions(path: str | Path, label: str | None = None) -> Predictions:
+    """The table in a .jsonl, .csv, .parquet or .npz file. label: default the file's stem.
+
+    Raises InputError naming the file and the first five rows or options at fault: unreadable or truncated
+    files, duplicate row ids or options, a view other than F, G, R, gold outside the options, probabilities
+    that are missing, negative, NaN or off 1 in sum by more than 1e-3, top-1 and top-k outputs.
+    """
+    path = Path(path)
+    return _build(read_raw(path), path.stem if label is None else label, str(path))
+
+
+def write_predictions(predictions: Predictions, path: str | Path) -> None:
+    """Write Parquet that reads back to the same bytes of p. The file appears whole or not at all."""
+    write_raw(
+        RawTable(
+            row_ids=list(predictions.row_ids),
+            view=list(predictions.view),
+            unit=list(predictions.unit),
+            gold=list(predictions.gold),
+            options=list(predictions.options),
+            p=predictions.p,
+        ),
+        Path(path),
+    )
+
+
+def predictions_from(table: Any, *, label: str) -> Predictions:
+    """From a data frame, or a mapping of arrays, with row_id, view, unit, gold and `p:<option>` columns.
+
+    Raises InputError as read_predictions does.
+    """
+    if not hasattr(table, "keys"):
+        raise InputError(
+            label,
+            f"an object of type {type(table).__name__}",
+            "a data frame, a mapping of arrays or a path",
+            "pass columns row_id, view, unit, gold and p:<option>",
+        )
+    names = [str(name) for name in table.keys()]  # noqa: SIM118 - a frame iterates over columns by keys()
+    missing = [name for name in FIXED if name not in names]
+    options = [name.removeprefix(OPTION_PREFIX) for name in names if name.startswith(OPTION_PREFIX)]
+    if not options:
+        refuse_top_k(label, f"no column '{OPTION_PREFIX}<option>'")
+    if missing:
+        raise InputError(
+            label,
+            f"no column {first_five(missing)}",
+            "columns row_id, view, unit and gold",
+            "add what is missing",
+        )
+    return predictions_from_arrays(
+        np.stack([np.asarray(table[OPTION_PREFIX + name], dtype=np.float64) for name in options], axis=1),
+        row_ids=list(table["row_id"]),
+        view=list(table["view"]),
+        unit=list(table["unit"]),
+        gold=list(table["gold"]),
+        options=options,
+        label=label,
+    )
+
+
+def predictions_from_arrays(
+    p: ArrayLike,
+    *,
+    row_ids: Sequence[Any],
+    view: Sequence[Any],
+    unit: Sequence[Any],
+    gold: Sequence[Any],
+    options: Sequence[str],
+    label: str,
+    path: str = "",
+) -> Predictions:
+    """From arrays in any order. p: (N, C), rows sum to 1 within 1e-3; the others (N,), options (C,).
+
+    gold holds option names. Raises InputError as read_predictions does.
+    """
+    matrix = np.asarray(p, dtype=np.float64)
+    lengths = {"row_ids": len(row_ids), "view": len(view), "unit": len(unit), "gold": len(gold)}
+    shape = (len(row_ids), len(options))
+    if matrix.shape != shape or len(set(lengths.values())) > 1:
+        raise InputError(
+            path or label,
+            f"p of shape {matrix.shape} with {len(options)} options and lengths {lengths}",
+            "p of shape (rows, options) and one row_id, view, unit and gold a row",
+            "check the arrays",
+        )
+    raw = RawTable(
+        row_ids=list(row_ids),
+        view=list(view),
+        unit=list(unit),
+        gold=list(gold),
+        options=list(options),
+        p=matrix,
+    )
+    return _build(raw, label, path)
+
+
+def align(tables: Sequence[Predictions]) -> list[Predictions]:
+    """Check that all tables have the rows, options, views, units and gold of the first.
+
+    Raises InputError that names the first five missing rows or options, or rows that disagree. Tables are in
+    canonical order already, so aligned tables agree position by position.
+    """
+    if not tables:
+        return []
+    first = tables[0]
+    for other in tables[1:]:
+        _same_names("option", first.options, other.options, first, other)
+        _same_names("row", first.row_ids, other.row_ids, first, other)
+        for field in ("view", "gold", "unit"):
+            mine, theirs = getattr(first, field), getattr(other, field)
+            differ = np.flatnonzero(mine != theirs)
+            if len(differ):
+                at = differ[0]
+                raise InputError(
+                    other.path or other.label,
+                    f"another {field} than {shown(first.path or first.label)} on {len(differ)} row(s): "
+                    f"{first_five(first.row_ids[differ])} ({shown(theirs[at])} against {shown(mine[at])})",
+                    f"the same {field} for a row in every file",
+                    "score every model on the same table of rows",
+                )
+    return list(tables)
+
+
+def _same_names(
+    kind: str,
+    mine: Sequence[str] | Objects,
+    theirs: Sequence[str] | Objects,
+    first: Predictions,
+    other: Predictions,
+) -> None:
+    if len(mine) == len(theirs) and all(a == b for a, b in zip(mine, theirs, strict=True)):
+        return
+    known, given = set(mine), set(theirs)
+    absent = [name for name in mine if name not in given]
+    extra = [name for name in theirs if name not in known]
+    lacking, having, names = (other, first, absent) if absent else (first, other, extra)
+    raise InputError(
+        lacking.path or lacking.label,
+        f"{len(names)} {kind}(s) missing that {shown(having.path or having.label)} has: {first_five(names)}",
+        f"the same {kind}s in every file",
+        f"score every model on the same {'options' if kind == 'option' else 'rows'}",
+    )
+
+
+def _build(raw: RawTable, label: str, path: str) -> Predictions:
+    """Validate, sort and renormalise."""
+    subject = path or label
+    if not raw.row_ids:
+        raise InputError(subject, "no rows", "at least one row", "check that the export was complete")
+    row_ids = _texts(raw.row_ids, "row_id", subject)
+    view, unit, gold = (
+        _texts(getattr(raw, field), field, subject, row_ids) for field in ("view", "unit", "gold")
+    )
+    options = _texts(raw.options, "option", subject)
+    _check_options(options, subject)
+    _refuse_repeated(row_ids, "row_id", subject)
+    _check_fields(row_ids, view, unit, gold, set(options), subject)
+
+    rows = sorted(range(len(row_ids)), key=row_ids.__getitem__)
+    columns = sorted(range(len(options)), key=options.__getitem__)
+    ids = _objects(row_ids)[rows]
+    p = np.ascontiguousarray(np.asarray(raw.p, dtype=np.float64)[np.ix_(rows, columns)])
+    deviation = _check_probabilities(p, ids, tuple(options[column] for column in columns), subject)
+    sums = p.sum(axis=1)
+    # A sum within the rounding of adding C numbers is already 1: leaving it makes renormalising idempotent.
+    off = np.abs(sums - 1.0) > len(options) * np.finfo(np.float64).eps
+    p[off] /= sums[off, None]
+    p.setflags(write=False)
+    return Predictions(
+        label=label,
+        row_ids=ids,
+        view=_objects(view)[rows],
+        unit=_objects(unit)[rows],
+        gold=_objects(gold)[rows],
+        options=tuple(options[column] for column in columns),
+        p=p,
+        max_sum_deviation=deviation,
+        path=path,
+    )
+
+
+def _objects(values: list[str]) -> Objects:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def _texts(values: Sequence[Any], field: str, subject: str, row_ids: list[str] | None = None) -> list[str]:
+    """Text as it is, whole numbers as their digits; anything else is an error naming the row."""
+    texts: list[str] = []
+    for position, value in enumerate(values):
+        if isinstance(value, str):
+            texts.append(str(value))
+        elif isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+            texts.append(str(int(value)))
+        else:
+            where = f"row {shown(row_ids[position])}" if row_ids else f"number {position + 1}"
+            raise InputError(
+                subject, f"{field} {shown(repr(value))} in {where}", "text", f"write every {field} as text"
+            )
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            subject,
+            f"a {field} with half a surrogate pair",
+            "valid Unicode text",
+            "check the export's encoding",
+        ) from None
+    return texts
+
+
+def _refuse_repeated(names: list[str], field: str, subject: str) -> None:
+    if len(set(names)) == len(names):
+        return
+    seen: set[str] = set()
+    repeated = list(dict.fromkeys(name for name in names if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
+    raise InputError(
+        subject,
+        f"{field} given more than once: {first_five(repeated)}",
+        f"each {field} once",
+        "remove duplicates",
+    )
+
+
+def _check_options(options: list[str], subject: str) -> None:
+    if "" in options:
+        raise InputError(
+            subject, "an option without a name", "a name for every option", "name the column p:<option>"
+        )
+    _refuse_repeated(options, "option", subject)
+    if len(options) < 2:
+        refuse_top_k(subject, f"one option in all ({first_five(options)})")
+
+
+def _check_fields(
+    row_ids: list[str], view: list[str], unit: list[str], gold: list[str], options: set[str], subject: str
+) -> None:
+    wrong = [row for row, name in zip(row_ids, view, strict=True) if name not in VIEWS]
+    if wrong:
+        found = first_five(dict.fromkeys(name for name in view if name not in VIEWS))
+        raise InputError(
+            subject,
+            f"view {found} on {len(wrong)} row(s): {first_five(wrong)}",
+            "view F, G or R",
+            "F: deleted training rows; G: unseen rows of the deleted units; R: the other evaluation rows",
+        )
+    outside = [row for row, name in zip(row_ids, gold, strict=True) if name not in options]
+    if outside:
+        found = first_five(dict.fromkeys(name for name in gold if name not in options))
+        raise InputError(
+            subject,
+            f"gold {found} outside the options on {len(outside)} row(s): {first_five(outside)}",
+            "gold among the options",
+            "give every option of the schema a probability, the gold option included",
+        )
+    unnamed = [row for row, v, u in zip(row_ids, view, unit, strict=True) if not u and v != "R"]
+    if unnamed:
+        raise InputError(
+            subject,
+            f"no unit on {len(unnamed)} row(s) of F or G: {first_five(unnamed)}",
+            "the deleted unit of each row (class, cluster, customer)",
+            "for class deletion write the gold option as unit",
+        )
+
+
+def _check_probabilities(p: Floats, row_ids: Objects, options: tuple[str, ...], subject: str) -> float:
+    """The largest distance of a row's sum from 1. Raises InputError."""
+    absent = np.isnan(p)
+    if absent.any():
+        _refuse_absent(absent, row_ids, options, subject)
+    for bad, what in ((~np.isfinite(p), "infinite"), (p < 0, "negative")):
+        if bad.any():
+            rows = np.flatnonzero(bad.any(axis=1))
+            option = options[int(np.flatnonzero(bad[rows[0]])[0])]
+            raise InputError(
+                subject,
+                f"{what} probabilities on {len(rows)} row(s): {first_five(row_ids[rows])} "
+                f"(first: option {shown(option)})",
+                "probabilities in [0, 1]",
+                "export probabilities, not logits or log-probabilities",
+            )
+    deviation = np.abs(p.sum(axis=1) - 1.0)
+    wrong = np.flatnonzero(deviation > SUM_TOLERANCE + 1e-12)
+    if len(wrong):
+        counts = (p[wrong] > 0).sum(axis=1)
+        if len(wrong) == len(p) and counts.max() == counts.min() < len(options):
+            refuse_top_k(
+                subject, f"{counts[0]} of {len(options)} options above 0 and sums that are not 1 in every row"
+            )
+        sums = ", ".join(f"{shown(row_ids[row])} ({p[row].sum():.6g})" for row in wrong[:5])
+        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise InputError(
+            subject,
+            f"probabilities that do not sum to 1 on {len(wrong)} row(s): {sums}{more}",
+            f"sums within {SUM_TOLERANCE:g} of 1",
+            "export the full distribution over all options",
+        )
+    return float(deviation.max())
+
+
+def _refuse_absent(
+    absent: NDArray[np.bool_], row_ids: Objects, options: tuple[str, ...], subject: str
+) -> None:
+    rows = np.flatnonzero(absent.any(axis=1))
+    given = (~absent).sum(axis=1)
+    if len(rows) == len(row_ids) and given.max() == given.min():
+        refuse_top_k(subject, f"{given[0]} of {len(options)} options in every row")
+    names = [options[column] for column in np.flatnonzero(absent.any(axis=0))]
+    raise InputError(
+        subject,
+        f"missing or NaN probabilities on {len(rows)} row(s): {first_five(row_ids[rows])}; options: "
+        f"{first_five(names)}",
+        "a probability for every row and option",
+        "export the full distribution over all options",
+    )

@@ -1,0 +1,106 @@
+"""Writing whole files or none, and one-line errors for what the operating system refuses."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vestige.errors import InputError
+
+__all__ = ["atomic_path", "reading", "writable_folder", "write_bytes", "write_text"]
+
+
+@contextmanager
+def reading(path: Path, needed: str = "a readable file") -> Iterator[None]:
+    """Turn the operating system's refusals to read `path` into InputError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(str(path), "no such file", needed, "check the path") from None
+    except IsADirectoryError:
+        raise InputError(str(path), "a folder", needed, "name a file inside it") from None
+    except OSError as error:
+        raise InputError(str(path), _reason(error), needed, "check the path and its permissions") from None
+
+
+def writable_folder(path: Path) -> Path:
+    """Make the folder if need be and try a write in it, before any long work. Raises InputError."""
+    with _writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as probe:
+            probe.write(b"vestige")
+    return path
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` to write to; it replaces `path` when the block ends well.
+
+    An exception, a kill or a full disk leaves the old file as it was. Raises InputError for what the
+    operating system refuses.
+    """
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".vestige-", suffix=path.suffix)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            _sync(temporary)
+            temporary.chmod(0o666 & ~_umask())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write the whole file or leave the old one. Raises InputError."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write the whole file in UTF-8 with the line ends as given, or leave the old one. Raises InputError."""
+    write_bytes(path, text.encode())
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise InputError(
+                str(path), "a full disk", "room to write", "free some space or name another --out"
+            ) from None
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise InputError(
+                str(path),
+                f"no permission to write ({_reason(error)})",
+                "a writable folder",
+                "name another --out",
+            ) from None
+        if error.errno in (errno.EEXIST, errno.ENOTDIR):
+            raise InputError(
+                str(path), "a file where a folder is needed", "a folder", "name another --out"
+            ) from None
+        raise InputError(str(path), _reason(error), "a writable folder", "name another --out") from None
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
