@@ -15,19 +15,61 @@ from vestige.registry import Registry
 METRICS: Registry[Metric] = Registry("metric", "vestige.metrics")
 
 _WHERE = {
+    "Geometry": "geometry",
+    "NoiseFloor": "noise",
+    "activation_distance": "agreement",
+    "calibration_terms": "calibration",
+    "correct": "accuracy",
+    "decompose": "geometry",
+    "destinations": "destination",
+    "forgotten_mass": "suppression",
+    "gold_probability": "confidence",
     "js2": "oracle",
+    "margin": "confidence",
+    "noise_floor": "noise",
     "oracle_distance": "oracle",
+    "progress_terms": "oracle",
+    "progress_unstable": "oracle",
+    "project_to_simplex": "geometry",
+    "reliability_bins": "calibration",
     "renormalise": "oracle",
+    "same_decision": "agreement",
+    "total_variation": "agreement",
 }
 
 if TYPE_CHECKING:
-    from vestige.metrics.oracle import js2, oracle_distance, renormalise
+    from vestige.metrics.accuracy import correct
+    from vestige.metrics.agreement import activation_distance, same_decision, total_variation
+    from vestige.metrics.calibration import calibration_terms, reliability_bins
+    from vestige.metrics.confidence import gold_probability, margin
+    from vestige.metrics.destination import destinations
+    from vestige.metrics.geometry import Geometry, decompose, project_to_simplex
+    from vestige.metrics.noise import NoiseFloor, noise_floor
+    from vestige.metrics.oracle import js2, oracle_distance, progress_terms, progress_unstable, renormalise
+    from vestige.metrics.suppression import forgotten_mass
 
 __all__ = [
     "METRICS",
+    "Geometry",
+    "NoiseFloor",
+    "activation_distance",
+    "calibration_terms",
+    "correct",
+    "decompose",
+    "destinations",
+    "forgotten_mass",
+    "gold_probability",
     "js2",
+    "margin",
+    "noise_floor",
     "oracle_distance",
+    "progress_terms",
+    "progress_unstable",
+    "project_to_simplex",
+    "reliability_bins",
     "renormalise",
+    "same_decision",
+    "total_variation",
 ]
 
 

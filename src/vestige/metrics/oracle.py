@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vestige.contracts import Floats, Metric, RowTerms, Undefined
-from vestige.errors import InputError, first_five
 from vestige.metrics import METRICS
+from vestige.metrics.arrays import bad_rows, paired, probability_rows
 from vestige.statistics.terms import ReasonedTerms, divide, mean_of
 
 __all__ = [
@@ -35,10 +35,10 @@ def renormalise(p: ArrayLike) -> tuple[Floats, float]:
 
     Raises InputError for another shape, NaN, infinite or negative entries, or a row of zeros.
     """
-    rows = _rows(p, "probabilities")
+    rows = probability_rows(p)
     sums = rows.sum(axis=1, keepdims=True)
     if (sums <= 0).any():
-        raise _bad_rows("probabilities", "rows that sum to 0", (sums <= 0)[:, 0], "a positive sum a row")
+        raise bad_rows("probabilities", "rows that sum to 0", (sums <= 0)[:, 0], "a positive sum a row")
     deviation = float(np.abs(sums - 1).max()) if len(rows) else 0.0
     return rows / sums, deviation
 
@@ -50,14 +50,7 @@ def js2(p: ArrayLike, q: ArrayLike) -> Floats:
     [0, 1]. Symmetric, exactly 0 for equal rows. Raises InputError when shapes differ, entries are NaN,
     infinite or negative, or a row sum is off 1 by more than 1e-3. Lin 1991.
     """
-    first, second = _distribution(p, "p"), _distribution(q, "q")
-    if first.shape != second.shape:
-        raise InputError(
-            "oracle distance",
-            f"arrays of shape {first.shape} and {second.shape}",
-            "the same rows and options in both",
-            "align rows by id and options by name first",
-        )
+    first, second = (_distribution(rows) for rows in paired(p, q, "oracle distance"))
     middle = (first + second) / 2
     divergence = (_kl2(first, middle) + _kl2(second, middle)) / 2
     return np.asarray(np.clip(divergence, 0.0, 1.0), dtype=np.float64)
@@ -119,34 +112,13 @@ def _kl2(p: Floats, m: Floats) -> Floats:
     return np.asarray(ratio.sum(axis=1), dtype=np.float64)
 
 
-def _distribution(p: ArrayLike, name: str) -> Floats:
-    rows = _rows(p, name)
+def _distribution(rows: Floats) -> Floats:
     off = np.abs(rows.sum(axis=1) - 1) > LARGEST_SUM_DEVIATION
     if off.any():
-        raise _bad_rows(name, "row sums off 1 by more than 1e-3", off, "rows that sum to 1")
+        raise bad_rows("probabilities", "row sums off 1 by more than 1e-3", off, "rows that sum to 1")
     clipped = np.maximum(rows, CLIP)
     clipped /= clipped.sum(axis=1, keepdims=True)
     return clipped
-
-
-def _rows(p: ArrayLike, name: str) -> Floats:
-    rows = np.asarray(p, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[1] < 1:
-        raise InputError(
-            name,
-            f"an array of shape {rows.shape}",
-            "rows x options",
-            "pass one row of probabilities an example",
-        )
-    bad = ~(np.isfinite(rows) & (rows >= 0)).all(axis=1)
-    if bad.any():
-        raise _bad_rows(name, "NaN, infinite or negative entries", bad, "finite probabilities of at least 0")
-    return rows
-
-
-def _bad_rows(name: str, found: str, bad: ArrayLike, needed: str) -> InputError:
-    rows = first_five(np.flatnonzero(np.asarray(bad)))
-    return InputError(name, f"{found} in rows {rows}", needed, "check how these rows were written")
 
 
 METRICS.register(

@@ -17,30 +17,60 @@ from vestige.statistics.bootstrap import (
     row_counts,
 )
 from vestige.statistics.decision_rules import decide, feasible, replicates
+from vestige.statistics.equivalence import (
+    EQUIVALENCE_MARGIN,
+    MIN_ORACLES,
+    equivalent,
+    excess_distance,
+    upper_bound,
+)
+from vestige.statistics.hierarchical import (
+    Cell,
+    HierarchicalResult,
+    ReplicationResult,
+    hierarchical_bootstrap,
+    leave_one_out,
+    nested_mean,
+    replication,
+    unit_means,
+)
 from vestige.statistics.multiplicity import holm, intersection_union, one_sided_p
 from vestige.statistics.terms import difference, mean_of, ratio_of, value_of
 
 __all__ = [
     "DRAWS",
+    "EQUIVALENCE_MARGIN",
     "LEVEL",
+    "MIN_ORACLES",
     "ROW_SEEDS",
     "UNIT_SEED_OFFSET",
     "BootstrapResult",
+    "Cell",
+    "HierarchicalResult",
+    "ReplicationResult",
     "bootstrap_rows",
     "bootstrap_two_views",
     "bootstrap_units",
     "bootstrap_units_two_views",
     "decide",
     "difference",
+    "equivalent",
     "estimate",
+    "excess_distance",
     "feasible",
+    "hierarchical_bootstrap",
     "holm",
     "intersection_union",
+    "leave_one_out",
     "mean_of",
     "minimum_detectable",
+    "nested_mean",
     "one_sided_p",
     "ratio_of",
     "replicates",
+    "replication",
     "row_counts",
+    "unit_means",
+    "upper_bound",
     "value_of",
 ]

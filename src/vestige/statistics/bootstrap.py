@@ -175,12 +175,13 @@ def bootstrap_two_views(
     _same_statistics(first, second)
     sums = _resampled(terms, draws, seed_first, chunk)
     other_sums = _resampled(other, draws, seed_second, chunk)
+    kind = f"row bootstrap, views drawn apart with seeds {seed_first} and {seed_second}"
     results = {}
     for name, item in first.items():
         total = sum_terms(terms)[columns[name]] + sum_terms(other)[other_columns[name]]
         drawn = sums[:, columns[name]] + other_sums[:, other_columns[name]]
         n = len(terms) + len(other)
-        results[name] = _result(item, total, drawn, n, "row bootstrap", level, seed_first)
+        results[name] = _result(item, total, drawn, n, kind, level, seed_first)
     return results
 
 
