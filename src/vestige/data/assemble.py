@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast, get_args
-
-import pandas as pd
+from typing import TYPE_CHECKING, cast, get_args
 
 from vestige.data.intents import Conflicts, DataReport, Drop, IntentData, Split, SplitCount
 from vestige.decision.schema import Option
 from vestige.errors import InputError, did_you_mean, first_five, shown
 from vestige.seeds import digest
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = ["LONGEST_LABEL", "assemble", "hash_share", "text_key", "text_sha256"]
 
 LONGEST_LABEL = 1000
 """Characters. A longer label is a column taken for labels by mistake; long explanations are descriptions."""
 
+_OUT = "left out"
 _PRECEDENCE: tuple[Split, ...] = ("evaluation", "development", "train")
 
 
@@ -58,24 +60,21 @@ def assemble(
     frame = frame.sort_values("row_id", kind="stable").reset_index(drop=True)
     _check_rows(name, frame)
     read = {split: int((frame["split"] == split).sum()) for split in get_args(Split)}
-    texts = frame["text"].tolist()
-    keys = pd.Series([text_key(text) for text in texts])
-    hashes = pd.Series([text_sha256(text) for text in texts])
-    conflicting = _conflicts(frame["gold"].tolist(), hashes.tolist())
+    hashes = [text_sha256(text) for text in frame["text"].tolist()]
+    conflicting = _conflicts(frame["gold"].tolist(), hashes)
 
     dropped: dict[str, str] = {}
     split = frame["split"].tolist()
-    _drop_straddling(frame["row_id"].tolist(), keys.tolist(), split, dropped)
+    _drop_straddling(frame["row_id"].tolist(), hashes, split, dropped)
     for part, share in (("evaluation", evaluation_share), ("development", development_share)):
         if share is not None and part not in split:
-            _hold_out(frame["gold"].tolist(), hashes.tolist(), split, cast(Split, part), share)
+            _hold_out(frame["gold"].tolist(), hashes, split, cast(Split, part), share)
     if row_share < 1:
-        _keep_share(frame, hashes.tolist(), split, dropped, row_share)
+        _keep_share(frame, hashes, split, dropped, row_share)
     frame["split"] = split
 
-    kept = ~frame["row_id"].isin(list(dropped))
-    hashes = hashes[kept.to_numpy()].reset_index(drop=True)
-    frame = frame[kept].reset_index(drop=True)
+    repeated = {part: _repeated(hashes, split, part) for part in get_args(Split)}
+    frame = frame[frame["split"] != _OUT].reset_index(drop=True)
     columns = ["row_id", "text", "gold", "split"]
     frame = frame[columns + [column for column in frame.columns if column not in columns]]
     schema = _options(name, frame, options)
@@ -91,7 +90,7 @@ def assemble(
         read=read,
         splits=tuple(_count(frame, part, out_of_scope) for part in get_args(Split)),
         dropped=_drops(dropped),
-        repeated={part: _repeated(hashes[(frame["split"] == part).to_numpy()]) for part in get_args(Split)},
+        repeated=repeated,
         conflicting=conflicting,
         files=dict(sorted((files or {}).items())),
     )
@@ -152,19 +151,19 @@ def _conflicts(golds: list[str], hashes: list[str]) -> Conflicts:
     )
 
 
-def _drop_straddling(row_ids: list[str], keys: list[str], split: list[str], dropped: dict[str, str]) -> None:
+def _drop_straddling(
+    row_ids: list[str], hashes: list[str], split: list[str], dropped: dict[str, str]
+) -> None:
     """Leave out the copies whose text is also in a split of higher precedence."""
     holder: dict[str, str] = {}
     for part in _PRECEDENCE:
-        for key, own in zip(keys, split, strict=True):
+        for sha, own in zip(hashes, split, strict=True):
             if own == part:
-                holder.setdefault(key, part)
-    for row_id, key, own in zip(row_ids, keys, split, strict=True):
-        if holder[key] != own:
-            dropped[row_id] = f"{own} copy of a text in {holder[key]}"
-    for position, row_id in enumerate(row_ids):
-        if row_id in dropped:
-            split[position] = "dropped"
+                holder.setdefault(sha, part)
+    for position, (row_id, sha) in enumerate(zip(row_ids, hashes, strict=True)):
+        if holder[sha] != split[position]:
+            dropped[row_id] = f"{split[position]} copy of a text in {holder[sha]}"
+            split[position] = _OUT
 
 
 def _hold_out(golds: list[str], hashes: list[str], split: list[str], part: Split, share: float) -> None:
@@ -193,7 +192,7 @@ def _keep_share(
     for rows in members.values():
         for _, row_id, position in sorted(rows)[max(1, int(share * len(rows) + 0.5)) :]:
             dropped[row_id] = "training row beyond row_share"
-            split[position] = "dropped"
+            split[position] = _OUT
 
 
 def _options(name: str, frame: pd.DataFrame, options: Sequence[Option] | None) -> tuple[Option, ...]:
@@ -246,8 +245,10 @@ def _drops(dropped: Mapping[str, str]) -> tuple[Drop, ...]:
     )
 
 
-def _repeated(hashes: pd.Series[str]) -> int:
-    return len(hashes) - int(hashes.nunique())
+def _repeated(hashes: list[str], split: list[str], part: str) -> int:
+    """Extra copies of a text within one split."""
+    own = [sha for sha, found in zip(hashes, split, strict=True) if found == part]
+    return len(own) - len(set(own))
 
 
 def _identity(frame: pd.DataFrame, options: Sequence[Option], out_of_scope: str | None) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-import pandas as pd
 from pydantic import Field
 
 from vestige.contracts import Record
 from vestige.decision.schema import Option, Rendering, Schema
 from vestige.errors import InputError, did_you_mean, shown
 from vestige.registry import Registry
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "DATASETS",
