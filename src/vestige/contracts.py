@@ -232,14 +232,18 @@ class Metric:
 
 
 class UnlearnSettings(Record):
-    """Settings every unlearning method has. Units: learning_rate per AdamW step; epochs over the forget set."""
+    """Settings every unlearning method has. Units: learning_rate per AdamW step; epochs over the forget set.
+
+    The rate is constant after `warmup_steps`, so that the state after epoch e does not depend on how many
+    epochs follow.
+    """
 
     learning_rate: float = Field(1e-4, gt=0)
     epochs: int = Field(5, ge=1)
     forget_batch: int = Field(16, ge=1)
     retain_batch: int = Field(32, ge=1)
     max_grad_norm: float = Field(1.0, gt=0)
-    warmup_share: float = Field(0.1, ge=0, lt=1)
+    warmup_steps: int = Field(5, ge=0)
     weight_decay: float = Field(0.0, ge=0)
 
 

@@ -1,0 +1,249 @@
+"""The decision model: backbone + LoRA + head, reading an utterance and a schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pydantic import Field, ValidationError
+from torch import Tensor, nn
+
+from vestige.contracts import Floats, Record
+from vestige.errors import InputError
+from vestige.models.backbones import Backbone, BackboneRecord, load_backbone, quiet_loading
+from vestige.models.head import DecisionHead
+from vestige.models.readers import READERS, make_reader
+
+if TYPE_CHECKING:
+    from vestige.decision.schema import Schema
+
+__all__ = ["ModelSettings", "SchemaModel", "build_decision_model", "load_decision_model"]
+
+FORMAT = "vestige-decision-model-1"
+
+
+class ModelSettings(Record):
+    """What is trained: a backbone with LoRA on every linear layer of its blocks, and a decision head.
+
+    dropout: of the backbone while training (None: as its configuration says). max_tokens: utterances and
+    option texts are cut there. head_width: of the interaction network.
+    """
+
+    backbone: str = "minilm"
+    revision: str | None = None
+    reader: str = "encoder"
+    lora_rank: int = Field(16, ge=1)
+    lora_alpha: int = Field(32, ge=1)
+    lora_dropout: float = Field(0.0, ge=0, lt=1)
+    dropout: float | None = Field(None, ge=0, lt=1)
+    head_width: int = Field(64, ge=1)
+    max_tokens: int = Field(128, ge=4)
+
+
+class SchemaModel(nn.Module):
+    """`p(option | utterance; schema)` from texts alone. Build it with `build_decision_model`."""
+
+    def __init__(self, settings: ModelSettings, backbone: Backbone) -> None:
+        super().__init__()
+        self.settings = settings
+        self.record = backbone.record
+        self.tokenizer = backbone.tokenizer
+        self.backbone = backbone.model
+        self.head = DecisionHead(backbone.record.hidden_size, settings.head_width)
+        self.reader = make_reader(settings.reader, backbone, settings.max_tokens)
+
+    def tokenise(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text, as the reader wants them."""
+        return self.reader.tokenise(texts)
+
+    def logits(self, utterance_ids: Sequence[Sequence[int]], schema: Schema) -> Tensor:
+        """(n,) id lists -> (n, C) logits with gradient; the schema is read once for the batch."""
+        reading = self.reader.read(utterance_ids, self.reader.options(self.tokenise(schema.texts())))
+        out: Tensor = self.head(reading.utterances, reading.options)
+        return out
+
+    def log_probs(self, utterance_ids: Sequence[Sequence[int]], schema: Schema) -> Tensor:
+        """(n,) id lists -> (n, C) log-probabilities with gradient."""
+        return torch.log_softmax(self.logits(utterance_ids, schema), dim=-1)
+
+    def predict(self, texts: Sequence[str], schema: Schema, *, batch_rows: int = 256) -> Floats:
+        """(N,) texts -> (N, C) float64 probabilities, columns in the schema's order.
+
+        The schema is read once; rows are scored in order of length. Evaluation mode, restored after.
+        """
+        ids = self.tokenise(texts) if len(texts) else []
+        order = sorted(range(len(ids)), key=lambda i: (len(ids[i]), ids[i]))
+        probs = torch.zeros(len(ids), len(schema.ids), dtype=torch.float64)
+        with evaluation(self):
+            options = self.reader.options(self.tokenise(schema.texts()))
+            for start in range(0, len(order), batch_rows):
+                rows = order[start : start + batch_rows]
+                reading = self.reader.read([ids[i] for i in rows], options)
+                logits = self.head(reading.utterances, reading.options).double().cpu()
+                probs[rows] = torch.softmax(logits, dim=-1)
+        values: Floats = probs.numpy()
+        return values
+
+    def trainable_state(self) -> dict[str, Tensor]:
+        """The parameters that training moves, by name; live references."""
+        return {name: value for name, value in self.named_parameters() if value.requires_grad}
+
+    def load_trainable_state(self, state: dict[str, Tensor]) -> None:
+        """Copy values in. Raises ValueError when the names differ."""
+        own = self.trainable_state()
+        if own.keys() != state.keys():
+            raise ValueError(f"parameter names differ: {sorted(own.keys() ^ state.keys())[:5]}")
+        with torch.no_grad():
+            for name, value in own.items():
+                value.copy_(state[name])
+
+    def save(self, folder: str | Path, *, include_backbone: bool | None = None) -> None:
+        """Write adapter, head and settings, safetensors only.
+
+        include_backbone: also write the pretrained weights, so that the folder stands alone. None: only for
+        a backbone built in memory; others are found again by name and checked by hash.
+        """
+        from safetensors.torch import save_file
+
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        with quiet_loading():
+            self.backbone.save_pretrained(str(target / "adapter"), save_embedding_layers=False)  # type: ignore[operator]
+            (target / "adapter" / "README.md").unlink(missing_ok=True)
+        head = {name: value.detach().contiguous() for name, value in self.head.state_dict().items()}
+        save_file(head, str(target / "head.safetensors"))
+        if include_backbone or (include_backbone is None and self.record.kind == "memory"):
+            self._save_backbone(target / "backbone")
+        text = {
+            "format": FORMAT,
+            "settings": self.settings.model_dump(),
+            "backbone": self.record.model_dump(),
+        }
+        (target / "model.json").write_text(
+            json.dumps(text, indent=2, sort_keys=True) + "\n", encoding="utf-8"
+        )
+
+    def _save_backbone(self, folder: Path) -> None:
+        """Base weights under their original names: LoRA wrappers are stripped by name."""
+        from peft import PeftModel
+
+        assert isinstance(self.backbone, PeftModel)
+        base = self.backbone.get_base_model()
+        state = {
+            name.replace(".base_layer", ""): value.detach().contiguous()
+            for name, value in base.state_dict().items()
+            if ".lora_" not in name
+        }
+        with quiet_loading():
+            base.save_pretrained(str(folder), state_dict=state, safe_serialization=True)
+            self.tokenizer.save_pretrained(str(folder))
+
+
+@contextmanager
+def evaluation(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; the training flag of every module is restored."""
+    flags = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for module, training in flags:
+            module.training = training
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Torch's global generator set to `seed` inside, restored after."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed % 2**63)
+        yield
+
+
+def _set_dropout(model: nn.Module, rate: float) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = rate
+        elif hasattr(module, "dropout_prob"):
+            module.dropout_prob = rate
+
+
+def _with_adapters(settings: ModelSettings, backbone: Backbone, adapter: Path | None) -> Backbone:
+    from peft import LoraConfig, PeftModel, get_peft_model
+
+    base: Any = backbone.model
+    if settings.dropout is not None:
+        _set_dropout(base, settings.dropout)
+    if adapter is not None:
+        wrapped: Any = PeftModel.from_pretrained(base, str(adapter), is_trainable=True)
+    else:
+        config = LoraConfig(
+            r=settings.lora_rank,
+            lora_alpha=settings.lora_alpha,
+            lora_dropout=settings.lora_dropout,
+            target_modules="all-linear",
+            exclude_modules=r".*pooler.*",
+            bias="none",
+        )
+        wrapped = get_peft_model(base, config)
+    return replace(backbone, model=wrapped)
+
+
+def build_decision_model(
+    settings: ModelSettings, *, seed: int, backbone: Backbone | None = None
+) -> SchemaModel:
+    """A fresh model: same seed, same bytes. `backbone`: one already built, for example in memory."""
+    loaded = backbone or load_backbone(settings.backbone, revision=settings.revision)
+    if settings.reader not in READERS:
+        make_reader(settings.reader, loaded, settings.max_tokens)
+    with seeded(seed), quiet_loading():
+        return SchemaModel(settings, _with_adapters(settings, loaded, None))
+
+
+def load_decision_model(folder: str | Path) -> SchemaModel:
+    """Load what `save` wrote. Raises InputError when a file is missing or the backbone is not the same bytes."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    source = Path(folder)
+    try:
+        text = json.loads((source / "model.json").read_text(encoding="utf-8"))
+        if text.get("format") != FORMAT:
+            raise ValueError(f"format {text.get('format')!r}")
+        settings = ModelSettings.model_validate(text["settings"])
+        record = BackboneRecord.model_validate(text["backbone"])
+    except (OSError, ValueError, KeyError, ValidationError) as error:
+        raise InputError(
+            str(source / "model.json"),
+            str(error).splitlines()[0],
+            f"a model folder written by vestige ({FORMAT})",
+            "name the folder that holds model.json",
+        ) from None
+    if (source / "backbone").is_dir():
+        backbone = replace(load_backbone(str(source / "backbone")), record=record)
+    else:
+        backbone = load_backbone(settings.backbone, revision=record.revision)
+        if record.sha256 and backbone.record.sha256 != record.sha256:
+            raise InputError(
+                str(source),
+                f"backbone '{settings.backbone}' with hash {backbone.record.sha256[:12]}",
+                f"the one it was trained on, {record.sha256[:12]}",
+                "install the same version of the backbone",
+            )
+    try:
+        with quiet_loading(), seeded(0):
+            model = SchemaModel(settings, _with_adapters(settings, backbone, source / "adapter"))
+            model.head.load_state_dict(load_file(str(source / "head.safetensors")))
+    except (OSError, SafetensorError, ValueError, RuntimeError) as error:
+        raise InputError(
+            str(source),
+            str(error).splitlines()[0][:200],
+            "complete adapter and head files",
+            "train or copy it again",
+        ) from None
+    return model

@@ -1,0 +1,50 @@
+"""The decision head: scores an option from two vectors. It knows no option ids."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["DecisionHead"]
+
+
+class DecisionHead(nn.Module):
+    """Projected similarity plus a small interaction network.
+
+    `score(u, o) = exp(s) cos(P u, Q o) + w . relu(A Pu + B Qo + D (Pu * Qo))`, with the projections
+    normalised in both terms. P and Q start as one shared orthonormal map and w at 0, so that an untrained
+    head scores by the backbone's own similarity.
+    """
+
+    def __init__(self, hidden_size: int, width: int = 64, scale: float = 10.0) -> None:
+        super().__init__()
+        self.utterance = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.option = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.log_scale = nn.Parameter(torch.tensor(scale).log())
+        self.from_utterance = nn.Linear(hidden_size, width)
+        self.from_option = nn.Linear(hidden_size, width, bias=False)
+        self.from_product = nn.Linear(hidden_size, width, bias=False)
+        self.out = nn.Linear(width, 1, bias=False)
+        nn.init.eye_(self.utterance.weight)
+        nn.init.eye_(self.option.weight)
+        nn.init.zeros_(self.out.weight)
+
+    def forward(self, utterances: Tensor, options: Tensor) -> Tensor:
+        """(n, d), (C, d) shared or (n, C, d) own options -> (n, C) logits, unbounded."""
+        u = nn.functional.normalize(self.utterance(utterances), dim=-1)
+        o = nn.functional.normalize(self.option(options), dim=-1)
+        u = u[:, None, :]
+        o = o[None] if o.dim() == 2 else o
+        similarity = (u * o).sum(-1) if o.shape[0] > 1 else u[:, 0] @ o[0].T
+        product = self._product(u, o)
+        hidden = torch.relu(self.from_utterance(u) + self.from_option(o) + product)
+        return self.log_scale.exp() * similarity + self.out(hidden)[..., 0]
+
+    def _product(self, u: Tensor, o: Tensor) -> Tensor:
+        """`D (Pu * Qo)`, (n, C, width), without the (n, C, d) product where options are shared."""
+        weight = self.from_product.weight
+        if o.shape[0] > 1:
+            return self.from_product(u * o)
+        scaled = o[0][None] * weight[:, None, :]  # (width, C, d)
+        flat = u[:, 0] @ scaled.reshape(-1, scaled.shape[-1]).T
+        return flat.reshape(u.shape[0], weight.shape[0], o.shape[1]).transpose(1, 2)

@@ -1,0 +1,93 @@
+"""Checkpoints that survive kill -9: written beside, then renamed; safetensors and JSON only."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+__all__ = ["Checkpoint", "clear_checkpoints", "load_checkpoint", "save_checkpoint"]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """step: optimiser steps done. weights and moments by parameter name. log: one record a step."""
+
+    step: int
+    identity: str
+    weights: dict[str, Tensor]
+    moments: dict[str, Tensor]
+    log: list[dict[str, Any]]
+
+
+def moments_of(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> dict[str, Tensor]:
+    """AdamW's state flattened: `name|exp_avg` and so on. names: id(parameter) -> name."""
+    flat: dict[str, Tensor] = {}
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            flat[f"{names[id(parameter)]}|{key}"] = torch.as_tensor(value).detach().clone().contiguous()
+    return flat
+
+
+def restore_moments(optimizer: torch.optim.Optimizer, names: dict[int, str], flat: dict[str, Tensor]) -> None:
+    """The reverse of `moments_of`."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            prefix = f"{names[id(parameter)]}|"
+            state = {key[len(prefix) :]: value for key, value in flat.items() if key.startswith(prefix)}
+            if state:
+                optimizer.state[parameter] = state
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write `folder/checkpoint-<step>` completely, then drop older ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"checkpoint-{checkpoint.step:08d}"
+    partial = folder / f"partial-{os.getpid()}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    save_file(
+        {k: v.detach().contiguous() for k, v in checkpoint.weights.items()},
+        str(partial / "weights.safetensors"),
+    )
+    save_file(checkpoint.moments, str(partial / "moments.safetensors"))
+    state = {"step": checkpoint.step, "identity": checkpoint.identity, "log": checkpoint.log}
+    (partial / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    for path in partial.iterdir():
+        with path.open("rb") as handle:
+            os.fsync(handle.fileno())
+    if target.exists():
+        shutil.rmtree(target)
+    partial.rename(target)
+    for other in folder.glob("checkpoint-*"):
+        if other != target:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def load_checkpoint(folder: Path, identity: str) -> Checkpoint | None:
+    """The newest complete checkpoint of this identity, or None. Another identity's is never used."""
+    for path in sorted(folder.glob("checkpoint-*"), reverse=True):
+        try:
+            state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+            weights = load_file(str(path / "weights.safetensors"))
+            moments = load_file(str(path / "moments.safetensors"))
+        except (OSError, ValueError, SafetensorError):
+            continue
+        if state.get("identity") == identity:
+            return Checkpoint(state["step"], identity, weights, moments, state["log"])
+    return None
+
+
+def clear_checkpoints(folder: Path) -> None:
+    """Remove checkpoints and unfinished writes."""
+    for pattern in ("checkpoint-*", "partial-*"):
+        for path in folder.glob(pattern):
+            shutil.rmtree(path, ignore_errors=True)
