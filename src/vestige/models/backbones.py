@@ -98,7 +98,7 @@ def _folder_hash(folder: str, _stamp: tuple[tuple[str, int, int], ...]) -> str:
 
 
 def folder_hash(folder: str | Path) -> str:
-    """sha256 over names, sizes and bytes of the model's own files (json, txt, safetensors, model) at top level."""
+    """sha256 over names, sizes and bytes of the folder's json, txt, safetensors and model files."""
     files = sorted(
         path
         for path in Path(folder).iterdir()
@@ -111,7 +111,7 @@ def folder_hash(folder: str | Path) -> str:
 def load_backbone(
     name: str, *, revision: str | None = None, task: Literal["base", "sequence"] = "base"
 ) -> Backbone:
-    """Load in float32, evaluation mode. Raises InputError when it cannot be found, or its weights are not safetensors."""
+    """Load in float32, evaluation mode. Raises InputError when it is not found or not in safetensors."""
     try:
         import torch
         from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer

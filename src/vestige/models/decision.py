@@ -170,7 +170,7 @@ def _set_dropout(model: nn.Module, rate: float) -> None:
         if isinstance(module, nn.Dropout):
             module.p = rate
         elif hasattr(module, "dropout_prob"):
-            module.dropout_prob = rate
+            module.dropout_prob = rate  # type: ignore[assignment]
 
 
 def _with_adapters(settings: ModelSettings, backbone: Backbone, adapter: Path | None) -> Backbone:
@@ -206,7 +206,7 @@ def build_decision_model(
 
 
 def load_decision_model(folder: str | Path) -> SchemaModel:
-    """Load what `save` wrote. Raises InputError when a file is missing or the backbone is not the same bytes."""
+    """Load what `save` wrote. Raises InputError for a missing file or a backbone of other bytes."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

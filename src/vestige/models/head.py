@@ -38,13 +38,15 @@ class DecisionHead(nn.Module):
         similarity = (u * o).sum(-1) if o.shape[0] > 1 else u[:, 0] @ o[0].T
         product = self._product(u, o)
         hidden = torch.relu(self.from_utterance(u) + self.from_option(o) + product)
-        return self.log_scale.exp() * similarity + self.out(hidden)[..., 0]
+        logits: Tensor = self.log_scale.exp() * similarity + self.out(hidden)[..., 0]
+        return logits
 
     def _product(self, u: Tensor, o: Tensor) -> Tensor:
         """`D (Pu * Qo)`, (n, C, width), without the (n, C, d) product where options are shared."""
         weight = self.from_product.weight
         if o.shape[0] > 1:
-            return self.from_product(u * o)
+            out: Tensor = self.from_product(u * o)
+            return out
         scaled = o[0][None] * weight[:, None, :]  # (width, C, d)
         flat = u[:, 0] @ scaled.reshape(-1, scaled.shape[-1]).T
         return flat.reshape(u.shape[0], weight.shape[0], o.shape[1]).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""How a backbone reads utterances and a schema. A reader turns token ids into vectors; the head scores them."""
+"""How a backbone reads utterances and a schema. A reader makes vectors; the head scores them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Reading:
 
 
 class Reader(Protocol):
-    """Turns token ids into vectors. `tokenise` is pure; `options` may be kept for a schema while weights stand still."""
+    """Turns token ids into vectors. What `options` returns holds while the weights stand still."""
 
     def tokenise(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, special tokens included, cut to the reader's limit."""

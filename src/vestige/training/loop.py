@@ -205,6 +205,8 @@ def train_task(
         epochs=settings.epochs, seed=seed, retain_lengths=lengths, retain_batch=settings.batch_size
     )
     warmup = round(settings.warmup_share * len(plan))
+    start = weights_sha256(model.trainable_state())
+    data = [*rows.gold, *rows.texts]
 
     def loss(_: LossBatch | None, retain: LossBatch | None) -> tuple[Tensor | None, Tensor | None, float]:
         assert retain is not None
@@ -222,9 +224,7 @@ def train_task(
         rate=lambda step: _linear_decay(step, len(plan), warmup),
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
-        identity=digest(
-            "task", settings.to_json(), seed, schema.sha256, *rows.row_ids, *rows.gold, *rows.texts
-        ),
+        identity=digest("task", settings.to_json(), seed, schema.sha256, start, *rows.row_ids, *data),
     )
     return _run(model, schema, job, seed=seed, folder=folder, hooks=hooks or Hooks())
 
@@ -361,9 +361,7 @@ def _run(
             for position in range(first, 0 if ended else len(job.plan)):
                 step = job.plan[position]
                 began = time.monotonic()
-                entry = _step(
-                    model, schema, job, step, position, forget, retain, optimizer, state, keep, seed
-                )
+                entry = _step(model, schema, job, position, (forget, retain), optimizer, state, keep, seed)
                 entry["seconds"] = time.monotonic() - began
                 entry["resumed"] = position == first and first > 0
                 run.log.append(entry)
@@ -390,16 +388,16 @@ def _step(
     model: Trainable,
     schema: Schema,
     job: _Job,
-    step: StepPlan,
     position: int,
-    forget: _Prepared,
-    retain: _Prepared,
+    rows: tuple[_Prepared, _Prepared],
     optimizer: torch.optim.Optimizer,
     state: dict[str, Tensor],
     keep: Callable[[int], str],
     seed: int,
 ) -> dict[str, Any]:
-    """One forward, backward and update; returns the log entry. Raises Diverged before a bad update is made."""
+    """One forward, backward and update; returns the log entry. A bad update is never kept: Diverged."""
+    step = job.plan[position]
+    forget, retain = rows
     rate = job.learning_rate * job.rate(position)
     for group in optimizer.param_groups:
         group["lr"] = rate
@@ -417,8 +415,9 @@ def _step(
     loss = torch.stack(terms).sum()
 
     def stop(what: str) -> Diverged:
-        rows = [job.forget.row_ids[i] for i in step.forget] + [job.retain.row_ids[i] for i in step.retain]
-        return Diverged(what, position + 1, rows, rate, keep(position))
+        row_ids = [job.forget.row_ids[i] for i in step.forget]
+        row_ids += [job.retain.row_ids[i] for i in step.retain]
+        return Diverged(what, position + 1, row_ids, rate, keep(position))
 
     if not finite(loss):
         raise stop(f"the loss is {loss.item()}")
