@@ -1,0 +1,116 @@
+"""Plain sequence classifiers: a fixed head over a fixed label list, read without any option text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from vestige.contracts import Floats
+from vestige.errors import InputError, first_five
+from vestige.models.backbones import Backbone, load_backbone, quiet_loading
+from vestige.models.decision import evaluation
+from vestige.models.readers import length_groups, pad
+
+if TYPE_CHECKING:
+    from vestige.decision.schema import Schema
+
+__all__ = ["SequenceClassifier", "load_sequence_classifier"]
+
+
+class SequenceClassifier(nn.Module):
+    """An `AutoModelForSequenceClassification` folder behind the same interface as our decision model.
+
+    Its labels are the option ids. Candidate sets and opaque renderings are refused: the head is fixed and no
+    option text is read.
+    """
+
+    def __init__(self, backbone: Backbone, max_tokens: int = 128) -> None:
+        super().__init__()
+        self.record = backbone.record
+        self.tokenizer = backbone.tokenizer
+        inner: Any = backbone.model
+        self.model = inner
+        self.max_tokens = max_tokens
+        names = inner.config.id2label
+        self.labels = tuple(str(names[i]) for i in range(len(names)))
+
+    def tokenise(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids with special tokens, cut to `max_tokens`."""
+        ids: list[list[int]] = self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens)[
+            "input_ids"
+        ]
+        return ids
+
+    def logits(self, utterance_ids: Sequence[Sequence[int]], schema: Schema) -> Tensor:
+        """(n,) id lists -> (n, C) logits in the schema's order."""
+        columns = self._columns(schema)
+        groups = length_groups([len(ids) for ids in utterance_ids])
+        parts = []
+        for group in groups:
+            tokens, mask = pad([utterance_ids[i] for i in group], self.tokenizer.pad_token_id or 0)
+            parts.append(self.model(input_ids=tokens, attention_mask=mask).logits)
+        order = torch.tensor([i for group in groups for i in group])
+        return torch.cat(parts)[torch.argsort(order)][:, columns]
+
+    def log_probs(self, utterance_ids: Sequence[Sequence[int]], schema: Schema) -> Tensor:
+        """(n,) id lists -> (n, C) log-probabilities with gradient."""
+        return torch.log_softmax(self.logits(utterance_ids, schema), dim=-1)
+
+    def predict(self, texts: Sequence[str], schema: Schema, *, batch_rows: int = 256) -> Floats:
+        """(N,) texts -> (N, C) float64 probabilities, columns in the schema's order."""
+        ids = self.tokenise(texts) if len(texts) else []
+        order = sorted(range(len(ids)), key=lambda i: (len(ids[i]), ids[i]))
+        probs = torch.zeros(len(ids), len(self._columns(schema)), dtype=torch.float64)
+        with evaluation(self):
+            for start in range(0, len(order), batch_rows):
+                rows = order[start : start + batch_rows]
+                probs[rows] = torch.softmax(self.logits([ids[i] for i in rows], schema).double(), dim=-1)
+        values: Floats = probs.numpy()
+        return values
+
+    def trainable_state(self) -> dict[str, Tensor]:
+        """Every parameter, by name; live references."""
+        return {name: value for name, value in self.named_parameters() if value.requires_grad}
+
+    def load_trainable_state(self, state: dict[str, Tensor]) -> None:
+        """Copy values in. Raises ValueError when the names differ."""
+        own = self.trainable_state()
+        if own.keys() != state.keys():
+            raise ValueError(f"parameter names differ: {sorted(own.keys() ^ state.keys())[:5]}")
+        with torch.no_grad():
+            for name, value in own.items():
+                value.copy_(state[name])
+
+    def save(self, folder: str | Path) -> None:
+        """Write model and tokenizer in transformers' own format, safetensors only."""
+        with quiet_loading():
+            self.model.save_pretrained(str(folder), safe_serialization=True)
+            self.tokenizer.save_pretrained(str(folder))
+
+    def _columns(self, schema: Schema) -> list[int]:
+        if schema.rendering != "semantic":
+            raise InputError(
+                f"classifier '{self.record.name}'",
+                f"rendering '{schema.rendering}'",
+                "the semantic rendering: its head reads no option text",
+                "use a model that reads its schema",
+            )
+        if set(schema.ids) != set(self.labels):
+            odd = sorted(set(schema.ids) ^ set(self.labels))
+            raise InputError(
+                f"classifier '{self.record.name}'",
+                f"a schema that differs from its {len(self.labels)} labels in {first_five(odd)}",
+                "exactly its own labels: its head is fixed, so candidate sets are not possible",
+                "score it under the full schema, or use a model that reads its schema",
+            )
+        position = {label: i for i, label in enumerate(self.labels)}
+        return [position[option] for option in schema.ids]
+
+
+def load_sequence_classifier(folder: str | Path, *, max_tokens: int = 128) -> SequenceClassifier:
+    """Load a folder (or hub id) saved by transformers. Raises InputError when it is not one."""
+    return SequenceClassifier(load_backbone(str(folder), task="sequence"), max_tokens)
