@@ -1,0 +1,134 @@
+"""Replication over seeds x bundles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vestige.statistics import (
+    Cell,
+    hierarchical_bootstrap,
+    leave_one_out,
+    nested_mean,
+    replication,
+    unit_means,
+)
+
+
+def grid(shift: float = 0.0, seed: int = 0, spread: float = 1.0) -> list[Cell]:
+    rng = np.random.default_rng(seed)
+    return [
+        Cell(name, bundle, shift + spread * rng.normal(size=4))
+        for name in ("17", "42", "99")
+        for bundle in ("01", "02", "03")
+    ]
+
+
+def test_unit_means_weigh_rows_within_units_only() -> None:
+    assert unit_means([1.0, 3.0, 10.0], ["b", "b", "a"]).tolist() == [10.0, 2.0]
+
+
+def test_nested_mean_gives_every_unit_of_a_cell_and_every_bundle_equal_weight() -> None:
+    cells = [
+        Cell("17", "01", np.array([1.0, 2.0, 3.0])),
+        Cell("17", "02", np.array([10.0])),
+        Cell("42", "01", np.array([0.0])),
+    ]
+    assert nested_mean(cells) == pytest.approx(((2 + 10) / 2 + 0) / 2)
+    assert leave_one_out(cells) == pytest.approx(
+        {"seed 17": 0.0, "seed 42": 6.0, "bundle 01": 10.0, "bundle 02": 1.0}
+    )
+
+
+def test_leaving_out_the_only_seed_is_no_leave_one_out() -> None:
+    cells = [Cell("17", bundle, np.array([value])) for bundle, value in (("01", 1.0), ("02", 2.0))]
+    assert leave_one_out(cells) == {"bundle 01": 2.0, "bundle 02": 1.0}
+
+
+def test_variance_is_the_sum_of_the_three_levels() -> None:
+    """Closed form of the nested bootstrap variance on a balanced grid, population variances at each level."""
+    cells = grid()
+    gains = np.stack([cell.unit_gains for cell in cells]).reshape(3, 3, 4)
+    expected = (
+        gains.mean(axis=(1, 2)).var() / 3
+        + gains.mean(axis=2).var(axis=1).mean() / 9
+        + gains.var(axis=2).mean() / 36
+    )
+    result = hierarchical_bootstrap(cells, draws=40_000, seed=201)
+    assert result.draws_values.var() == pytest.approx(expected, rel=0.03)  # 3 SE of a variance at 40,000
+    assert result.draws_values.mean() == pytest.approx(gains.mean(), abs=3 * np.sqrt(expected / 40_000))
+    assert result.estimate == pytest.approx(gains.mean())
+
+
+def test_chunks_do_not_change_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = [*grid()[:5], Cell("99", "01", np.array([1.0, 2.0]))]
+    whole = hierarchical_bootstrap(cells, draws=200, seed=201).draws_values
+    monkeypatch.setattr("vestige.statistics.hierarchical._BLOCK", 100)
+    np.testing.assert_array_equal(hierarchical_bootstrap(cells, draws=200, seed=201).draws_values, whole)
+
+
+def test_interval_states_what_it_is() -> None:
+    interval = hierarchical_bootstrap(grid(), draws=100, seed=201).interval("frozen settings")
+    assert interval.kind == "hierarchical bootstrap over seeds, bundles and units, percentile"
+    assert (interval.draws, interval.seed, interval.condition) == (100, 201, "frozen settings")
+
+
+def test_replication_of_a_clear_gain() -> None:
+    found = replication(grid(0.5, 1, 0.1), grid(0.4, 2, 0.1), [True] * 9, draws=500)
+    assert found.decision == "replicates"
+    assert set(found.left_out_f) == {
+        "seed 17",
+        "seed 42",
+        "seed 99",
+        "bundle 01",
+        "bundle 02",
+        "bundle 03",
+    }
+    assert (found.f.seeds, found.f.cells) == (3, 9)
+
+
+def test_replication_names_infeasible_cells() -> None:
+    found = replication(grid(0.5, 1, 0.1), grid(0.4, 2, 0.1), [True] * 8 + [False], draws=500)
+    assert found.decision == "infeasible cell(s)"
+    assert found.infeasible == ("seed 99, bundle 03",)
+
+
+def test_one_view_alone_does_not_replicate() -> None:
+    found = replication(grid(0.5, 1, 0.1), grid(-0.4, 2, 0.1), [True] * 9, draws=500)
+    assert found.decision == "does not replicate"
+
+
+def test_a_gain_that_one_bundle_carries_does_not_replicate() -> None:
+    cells = [
+        Cell(cell.seed, cell.bundle, np.full(4, 0.9 if cell.bundle == "01" else -0.01)) for cell in grid()
+    ]
+    found = replication(cells, grid(0.4, 2, 0.1), [True] * 9, draws=500)
+    assert found.left_out_f["bundle 01"] == pytest.approx(-0.01)
+    assert found.decision == "does not replicate"
+
+
+def test_one_cell_is_undefined() -> None:
+    cell = [Cell("17", "01", np.array([0.1, 0.2]))]
+    found = replication(cell, cell, [True], draws=50)
+    assert str(found.decision) == "undefined: replication needs at least two seeds or two bundles"
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ([], "at least one cell"),
+        ([Cell("17", "01", np.array([]))], "at least one unit"),
+        ([Cell("17", "01", np.array([np.nan]))], "finite"),
+        ([Cell("17", "01", np.array([0.1]))] * 2, "occurs twice"),
+    ],
+)
+def test_impossible_grids_are_refused(cells: list[Cell], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        hierarchical_bootstrap(cells, seed=201)
+
+
+def test_views_must_cover_the_same_cells() -> None:
+    with pytest.raises(ValueError, match="same cells"):
+        replication(grid(), grid()[::-1], [True] * 9)
+    with pytest.raises(ValueError, match="same cells"):
+        replication(grid(), grid(), [True])
