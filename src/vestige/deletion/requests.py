@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Self, get_args
 
@@ -194,7 +195,10 @@ def custom_request(
     if where is not None:
         column, unit_of = _matching(data, (where,) if isinstance(where, str) else tuple(where))
     else:
-        column, unit_of = "", {row_id: row_id for row_id in _given(data, list(row_ids or ()))}
+        column, unit_of = (
+            "",
+            {row_id: row_id for row_id in _given(data, list(() if row_ids is None else row_ids))},
+        )
     train = data.rows("train")
     beyond = train[train["row_id"].isin(list(unit_of)) & (train["gold"] == data.out_of_scope)]
     if len(beyond):
@@ -303,7 +307,7 @@ def _given(data: IntentData, row_ids: list[str]) -> list[str]:
     if not row_ids:
         raise InputError(subject, "no row ids", "at least one", "name rows")
     if len(set(row_ids)) != len(row_ids):
-        twice = sorted({row_id for row_id in row_ids if row_ids.count(row_id) > 1})
+        twice = sorted(row_id for row_id, count in Counter(row_ids).items() if count > 1)
         raise InputError(
             subject, f"row ids more than once: {first_five(twice)}", "each once", "remove copies"
         )
