@@ -199,6 +199,17 @@ class Assessment(Record):
                 return model
         raise KeyError(label)
 
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with one measured number a row: see `vestige.display.assessment_frame`."""
+        from vestige.display import assessment_frame
+
+        return assessment_frame(self)
+
+    def _repr_html_(self) -> str:
+        from vestige.display import assessment_html
+
+        return assessment_html(self)
+
 
 @dataclass(frozen=True)
 class RowTerms:

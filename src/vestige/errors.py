@@ -16,6 +16,7 @@ __all__ = [
     "VestigeError",
     "did_you_mean",
     "first_five",
+    "one_line",
     "shown",
 ]
 
@@ -40,7 +41,7 @@ class InputError(VestigeError):
 
     def __init__(self, subject: str, found: str, needed: str, remedy: str) -> None:
         self.subject, self.found, self.needed, self.remedy = (
-            _one_line(part) for part in (subject, found, needed, remedy)
+            one_line(part) for part in (subject, found, needed, remedy)
         )
         super().__init__(f"{self.subject}: found {self.found}; needed {self.needed}; {self.remedy}")
 
@@ -72,7 +73,7 @@ class Diverged(VestigeError):
         self.kept = kept
         rows = first_five(self.row_ids)
         super().__init__(
-            _one_line(
+            one_line(
                 f"{what} at step {step} (learning rate {learning_rate:.3g}, rows {rows}); "
                 f"needed a finite number; {kept}; lower the learning rate or check these rows"
             )
@@ -91,13 +92,14 @@ class Interrupted(VestigeError):
     exit_code = EXIT_INTERRUPTED
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """`text` with line ends, control and other unprintable characters written as escapes."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def shown(text: str, limit: int = 60) -> str:
     """`text` quoted for a message: control characters escaped, cut to `limit` characters with its length."""
-    line = _one_line(str(text))
+    line = one_line(str(text))
     return f"'{line}'" if len(line) <= limit else f"'{line[:limit]}…' ({len(line)} characters)"
 
 

@@ -93,9 +93,45 @@ def refuse_top_k(subject: str, found: str) -> NoReturn:
 
 
 def _read_jsonl(path: Path, data: bytes) -> RawTable:
+    text = _decoded(path, data)
+    return _read_jsonl_regular(text.encode()) or _read_jsonl_any(path, text)
+
+
+def _read_jsonl_regular(data: bytes) -> RawTable | None:
+    """Arrow's reader, for files in which every row has the same options and nothing is odd; else None.
+
+    None is no verdict: the reader by lines then reads the same file, or says what is wrong with it.
+    """
+    import pyarrow as pa
+    import pyarrow.json as pj
+
+    try:
+        first = json.loads(data[: data.index(b"\n") if b"\n" in data else len(data)])
+        options = list(first["p"])
+        fields = [pa.field(name, pa.string()) for name in FIXED]
+        schema = pa.schema([*fields, pa.field("p", pa.struct([(name, pa.float64()) for name in options]))])
+        table = pj.read_json(
+            io.BytesIO(data),
+            read_options=pj.ReadOptions(block_size=max(1 << 22, min(len(data), 1 << 28))),
+            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
+        )
+    except (pa.ArrowException, ValueError, KeyError, TypeError):
+        return None
+    nested = table.column("p").combine_chunks()
+    names = [nested.type.field(place).name for place in range(nested.type.num_fields)]
+    columns = nested.flatten()
+    fixed = [table.column(name) for name in FIXED]
+    if not options or names != options or any(column.null_count for column in (nested, *columns, *fixed)):
+        return None
+    row_ids, view, unit, gold = (column.to_pylist() for column in fixed)
+    p = np.stack([_numbers(column) for column in columns], axis=1)
+    return RawTable(row_ids=row_ids, view=view, unit=unit, gold=gold, options=options, p=p)
+
+
+def _read_jsonl_any(path: Path, text: str) -> RawTable:
     rows: list[tuple[Any, Any, Any, Any]] = []
     given: list[dict[str, Any]] = []
-    for number, record in _json_lines(path, _decoded(path, data)):
+    for number, record in _json_lines(path, text):
         probabilities = record.get("p")
         if not isinstance(probabilities, dict):
             what = "no field 'p'" if "p" not in record else f"'p' of type {type(probabilities).__name__}"
@@ -254,7 +290,7 @@ def _from_arrow(path: Path, table: Any, options: list[str]) -> RawTable:
     for column, option in enumerate(options):
         values = table.column(OPTION_PREFIX + option)
         try:
-            p[:, column] = values.cast(pa.float64()).to_numpy()
+            p[:, column] = _numbers(values.cast(pa.float64()).combine_chunks())
         except (pa.ArrowException, TypeError, ValueError):
             raise InputError(
                 str(path),
@@ -271,6 +307,16 @@ def _from_arrow(path: Path, table: Any, options: list[str]) -> RawTable:
         options=options,
         p=p,
     )
+
+
+def _numbers(array: Any) -> Floats:
+    """An Arrow array of float64 as NumPy, NaN for null. Not `to_numpy`, which imports pandas."""
+    if not len(array):
+        return np.empty(0)
+    values: Floats = np.asarray(
+        np.from_dlpack(array.fill_null(float("nan")) if array.null_count else array), dtype=np.float64
+    )
+    return values
 
 
 def _read_npz(path: Path, data: bytes) -> RawTable:

@@ -6,6 +6,7 @@ order of a file. Models are aligned by those names, never by position.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -69,15 +70,8 @@ class Predictions:
     @cached_property
     def sha256(self) -> str:
         """Hash of everything in the table but its label and path: the same whatever order the file had."""
-        return digest(
-            *self.options,
-            "rows",
-            *self.row_ids,
-            *self.view,
-            *self.unit,
-            *self.gold,
-            self.p.astype("<f8").tobytes(),
-        )
+        names = [self.options, *(list(column) for column in (self.row_ids, self.view, self.unit, self.gold))]
+        return digest(json.dumps(names), self.p.astype("<f8").tobytes())
 
     @cached_property
     def gold_index(self) -> NDArray[np.intp]:

@@ -1,0 +1,261 @@
+"""`vestige compare`: the verdict on prediction files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vestige.errors import CheckFailed, InputError, did_you_mean, first_five, shown
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from vestige.contracts import Assessment, ModelAssessment
+
+__all__ = ["FAIL_ON", "app", "forgotten_options", "print_assessment"]
+
+app = typer.Typer(add_completion=False)
+
+FAIL_ON = {
+    "infeasible": "retained accuracy or calibration suffered more than allowed",
+    "no-benefit": "infeasible, no gain on both views, or a displacement within noise",
+    "not-accepted": "any decision but accepted",
+    "not-equivalent": "not shown to be equivalent to retraining",
+}
+
+
+@app.command()
+def compare(
+    full: Annotated[
+        list[Path],
+        typer.Option("--full", help="Predictions of the full model. More than one give the noise floor."),
+    ],
+    unlearned: Annotated[list[Path], typer.Option("--unlearned", help="Predictions of an unlearned model.")],
+    oracle: Annotated[
+        list[Path] | None,
+        typer.Option("--oracle", help="Predictions of a model retrained without the deleted rows."),
+    ] = None,
+    forget: Annotated[
+        list[str] | None,
+        typer.Option("--forget", help="Deleted options: one, or several with commas between. Repeatable."),
+    ] = None,
+    forget_file: Annotated[
+        Path | None, typer.Option("--forget-file", help="Deleted options, one JSON string a line.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for assessment.json and report.html.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record and nothing else.")] = False,
+    draws: Annotated[int, typer.Option("--draws", min=1, help="Resamples of every bootstrap.")] = 5000,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option("--fail-on", help=f"Exit with 1 when this holds for any model: {', '.join(FAIL_ON)}."),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="Name of the comparison.")] = "comparison",
+    unit: Annotated[
+        str | None,
+        typer.Option("--unit", help="What a unit is: class, association, row or a column's name."),
+    ] = None,
+    condition: Annotated[
+        str | None,
+        typer.Option("--condition", help="What intervals are conditional on, e.g. 'training seed 17'."),
+    ] = None,
+) -> None:
+    """Compare unlearned models with the full model and, where there is one, a retrained model.
+
+    Files: JSONL, CSV, Parquet or .npz with row_id, view (F deleted training rows, G unseen rows of what was
+    deleted, R all others), unit, gold and the probability of every option (columns p:OPTION, or object p).
+    Rows are matched by row_id and options by name. Without --oracle it says what left the deleted options and
+    where it went, not whether that is where retraining would have put it.
+    """
+    from vestige.files import writable_folder
+    from vestige.study.compare import CONDITION, load_tables
+    from vestige.study.compare import compare as run
+
+    conditions = _fail_on(fail_on or [])
+    if out is not None:
+        writable_folder(out)
+    tables = load_tables(full=full, unlearned=unlearned, oracle=oracle)
+    assessment = run(
+        full=tables["full"],
+        unlearned=tables["unlearned"],
+        oracle=tables["oracle"] or None,
+        forget=forgotten_options(forget or [], forget_file, tables["full"][0].options),
+        name=name,
+        draws=draws,
+        unit=unit,
+        condition=condition or CONDITION,
+    )
+    if out is not None:
+        _write(assessment, out)
+    if as_json:
+        typer.echo(assessment.to_json())
+    else:
+        print_assessment(assessment)
+        if out is not None:
+            typer.echo(f"Record: {out / 'assessment.json'}\nReport: {out / 'report.html'}")
+    _check(assessment, conditions)
+
+
+def forgotten_options(given: Sequence[str], file: Path | None, options: Sequence[str]) -> list[str]:
+    """The options that `--forget` and `--forget-file` name.
+
+    A value that is an option is that option, whatever characters it has; else it is split at commas. Lines of
+    the file are JSON strings. Raises InputError for names that are no option.
+    """
+    known = set(options)
+    names: list[str] = []
+    for value in given:
+        names += [value] if value in known else [part for part in value.split(",") if part]
+    if file is not None:
+        names += _json_lines(file)
+    names = [name if name in known else name.strip() for name in names]
+    missing = [name for name in dict.fromkeys(names) if name not in known]
+    if missing:
+        raise InputError(
+            "--forget",
+            f"no option {first_five(missing)}",
+            f"names among the {len(known)} options of the files",
+            _closest(missing[0], known),
+        )
+    return list(dict.fromkeys(names))
+
+
+def _closest(name: str, known: set[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {shown(close[0])}?" if close else f"options begin {first_five(sorted(known))}"
+
+
+def _json_lines(file: Path) -> list[str]:
+    from vestige.files import reading
+
+    with reading(file, "a file of JSON strings, one a line"):
+        data = file.read_bytes()
+    names = []
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError:
+            value = None
+        if not isinstance(value, str):
+            raise InputError(
+                f"{file}, line {number}",
+                shown(line.decode(errors="replace")),
+                "one JSON string a line",
+                'write each option in double quotes, for example "card, lost"',
+            )
+        names.append(value)
+    return names
+
+
+def _fail_on(given: Sequence[str]) -> list[str]:
+    for value in given:
+        if value not in FAIL_ON:
+            raise InputError(
+                "--fail-on", shown(value), f"one of {', '.join(FAIL_ON)}", did_you_mean(value, FAIL_ON)
+            )
+    return list(given)
+
+
+def _write(assessment: Assessment, out: Path) -> None:
+    from vestige.files import write_text
+    from vestige.report.html import write_report
+
+    write_text(out / "assessment.json", assessment.to_json() + "\n")
+    write_report([assessment], out / "report.html")
+
+
+def print_assessment(assessment: Assessment) -> None:
+    """The verdict table, each model's sentence and every caveat, on standard output."""
+    from vestige.cli.console import output, paragraph
+    from vestige.report.sentence import sentence
+    from vestige.report.tables import verdict_table
+
+    console = output()
+    content = verdict_table(assessment)
+    for table in _verdict(content.caption, content.header(), list(content.text_rows()), console.width):
+        console.print(table)
+    for note in content.notes:
+        paragraph(console, f"Brackets: {note}.")
+    for model in assessment.models:
+        if model.role == "unlearned":
+            paragraph(console, "")
+            paragraph(console, sentence(assessment, model.label))
+            if not assessment.has_oracle:
+                for line in _destinations(model):
+                    paragraph(console, line)
+    paragraph(console, "\nCaveats")
+    for caveat in assessment.caveats:
+        paragraph(console, f"- {caveat}")
+
+
+def _destinations(model: ModelAssessment) -> Iterator[str]:
+    """Where the probability went, a line a forgotten option."""
+    from vestige.report.words import short, styled
+
+    for item in model.destinations:
+        to = [f"{short(name)} {styled(gain, 'signed')}" for name, gain in item.to]
+        to.append(f"elsewhere {styled(item.elsewhere, 'signed')}")
+        yield (
+            f"- {short(item.forgotten)} ({item.rows} rows) lost {styled(item.moved, 'number')} on average; "
+            f"{', '.join(to)}"
+        )
+
+
+_LABELS = 26
+_MODEL = 22
+"""Terminal columns of the row labels and of one model."""
+
+
+def _verdict(
+    caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], width: int
+) -> Iterator[Table]:
+    """Measures down, models across; as many tables as the width needs."""
+    from rich.table import Table
+
+    at_once = max(1, (width - _LABELS) // _MODEL)
+    for start in range(0, len(rows), at_once):
+        models = rows[start : start + at_once]
+        title = caption if start == 0 else f"{caption}, continued"
+        table = Table(title=title, title_justify="left")
+        table.add_column(header[0])
+        for model in models:
+            table.add_column(model[0], justify="right", overflow="fold")
+        for place, measure in enumerate(header[1:], start=1):
+            table.add_row(measure, *(model[place] for model in models))
+        yield table
+
+
+def _check(assessment: Assessment, conditions: Sequence[str]) -> None:
+    """Raise CheckFailed when a `--fail-on` condition holds for a model under test."""
+    failed = [
+        f"{shown(model.label)} is {condition.replace('-', ' ')} ({model.decision})"
+        for condition in conditions
+        for model in assessment.models
+        if model.role == "unlearned" and _fails(model, condition)
+    ]
+    if failed:
+        raise CheckFailed(f"--fail-on: {'; '.join(failed)}")
+
+
+def _fails(model: ModelAssessment, condition: str) -> bool:
+    from vestige.study.assess import is_feasible
+
+    infeasible = is_feasible(model) is not True
+    match condition:
+        case "infeasible":
+            return infeasible
+        case "no-benefit":
+            return infeasible or model.decision not in ("accepted", "positive, unconfirmed")
+        case "not-accepted":
+            return model.decision != "accepted"
+        case _:
+            return model.equivalent is not True

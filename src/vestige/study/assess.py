@@ -1,0 +1,501 @@
+"""From aligned prediction tables to the assessment: every metric, interval, test and decision. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from vestige.contracts import (
+    Assessment,
+    Decision,
+    Estimate,
+    Interval,
+    MethodComparison,
+    ModelAssessment,
+    Record,
+    Undefined,
+    View,
+    ViewCount,
+)
+from vestige.decision.predictions import Predictions, align
+from vestige.deletion.gates import intervention_gate
+from vestige.errors import InputError, first_five, shown
+from vestige.metrics.calibration import reliability_bins
+from vestige.metrics.destination import destinations
+from vestige.metrics.geometry import decompose
+from vestige.metrics.noise import NoiseFloor
+from vestige.metrics.oracle import progress_unstable
+from vestige.statistics.bootstrap import (
+    DRAWS,
+    LEVEL,
+    ROW_SEEDS,
+    UNIT_SEED_OFFSET,
+    BootstrapResult,
+    estimate,
+    minimum_detectable,
+)
+from vestige.statistics.decision_rules import decide, feasible
+from vestige.statistics.equivalence import equivalent, upper_bound
+from vestige.statistics.multiplicity import holm, intersection_union, one_sided_p
+from vestige.study.caveats import caveats
+from vestige.study.measure import BOTH_VIEWS, Measured, ModelRows, Role, ViewRows, measure_both, measure_view
+
+__all__ = ["NO_ORACLE", "WITHIN_NOISE", "AssessSettings", "assess", "is_feasible"]
+
+VIEWS: tuple[View, ...] = ("F", "G", "R")
+DELETED_VIEWS: tuple[View, ...] = ("F", "G")
+NO_ORACLE = "no retrained model"
+WITHIN_NOISE = "displacement within noise"
+DESTINATIONS = 5
+
+
+class AssessSettings(Record):
+    """How to assess. draws: B of every bootstrap. unit_kind: what a unit is ("class", "association", "row", a
+    column's name). exceptions: gate exceptions to state, one sentence each."""
+
+    draws: int = Field(DRAWS, ge=1)
+    unit_kind: str = "class"
+    exceptions: tuple[str, ...] = ()
+
+
+def assess(
+    *,
+    name: str,
+    fulls: Sequence[Predictions],
+    unlearned: Mapping[str, Predictions],
+    oracles: Sequence[Predictions] = (),
+    forgotten: Sequence[str] = (),
+    settings: AssessSettings | None = None,
+    condition: str,
+    stage: str = "own predictions",
+    methods: Mapping[str, tuple[str, bool]] | None = None,
+    family: Sequence[str] = (),
+    provenance: Mapping[str, Any] | None = None,
+) -> Assessment:
+    """Assess unlearned models against a full model and, where given, an oracle.
+
+    fulls, oracles: the compared model first; more of them (other training seeds) give the noise floors.
+    unlearned: tables by label. forgotten: names of the deleted options, none for custom deletions. condition:
+    what every interval is conditional on. methods: label -> (method, whether it is a control). family: labels
+    whose p-values Holm corrects together. provenance: hashes, counts and settings; never texts.
+    Raises InputError: tables that do not align, an empty view, a forgotten option without rows, an unknown
+    label.
+    """
+    settings = settings or AssessSettings()
+    methods = methods or {}
+    forgotten = tuple(sorted(set(forgotten)))
+    tables = _checked(fulls, unlearned, oracles, forgotten, family)
+    models = [(fulls[0].label, "full", fulls[0])]
+    models += [(label, "unlearned", table) for label, table in unlearned.items()]
+    models += [(oracles[0].label, "oracle", oracles[0])] if oracles else []
+    rows = {view: _view_rows(view, fulls, oracles, models, forgotten) for view in VIEWS}
+    measured: dict[str, Measured] = {view: measure_view(rows[view], draws=settings.draws) for view in VIEWS}
+    measured[BOTH_VIEWS] = measure_both(rows["F"], rows["G"], draws=settings.draws)
+
+    noise = _noise(rows, measured, condition)
+    start = {view: measured[view].row.get((0, "displacement")) for view in DELETED_VIEWS}
+    gate = _gate(start, rows)
+    judged = [
+        _judge(
+            label,
+            role,
+            place,
+            table=table,
+            rows=rows,
+            measured=measured,
+            forgotten=forgotten,
+            condition=condition,
+            gate=gate,
+            method=methods.get(label, ("", False)),
+        )
+        for place, (label, role, table) in enumerate(models)
+    ]
+    assessment = Assessment(
+        name=name,
+        stage=stage,
+        condition=condition,
+        options=len(fulls[0].options),
+        forgotten=forgotten,
+        unit_kind=settings.unit_kind,
+        views=tuple(_count(fulls[0], view) for view in VIEWS),
+        has_oracle=bool(oracles),
+        draws=settings.draws,
+        seeds={
+            **ROW_SEEDS,
+            **{f"unit {view}": ROW_SEEDS[view] + UNIT_SEED_OFFSET for view in DELETED_VIEWS},
+        },
+        sources=tuple(
+            table.source(role)
+            for role, group in (("full", fulls), ("unlearned", _labelled(unlearned)), ("oracle", oracles))
+            for table in group
+        ),
+        noise=noise,
+        noise_pairs={
+            "noise_full": rows["F"].noise_full.pairs,
+            "noise_oracle": rows["F"].noise_oracle.pairs,
+        },
+        intervention_gate=gate,
+        minimum_detectable_gain=_minimum_detectable(measured, models),
+        models=tuple(_corrected(judged, family)),
+        comparisons=tuple(_comparisons(measured, models, condition)),
+        family=tuple(family),
+        provenance=dict(provenance or {}),
+    )
+    return assessment.model_copy(
+        update={"caveats": caveats(assessment, tables, exceptions=settings.exceptions)}
+    )
+
+
+def is_feasible(model: ModelAssessment) -> bool | Undefined:
+    """Whether the model's retained rows still work, from its changes of accuracy and ECE."""
+    changes = [model.metrics[key].value for key in ("delta_accuracy.R", "delta_ece.R")]
+    for change in changes:
+        if isinstance(change, Undefined):
+            return change
+    return feasible(*changes)  # type: ignore[arg-type]
+
+
+def _labelled(unlearned: Mapping[str, Predictions]) -> list[Predictions]:
+    return [table.named(label) for label, table in unlearned.items()]
+
+
+def _checked(
+    fulls: Sequence[Predictions],
+    unlearned: Mapping[str, Predictions],
+    oracles: Sequence[Predictions],
+    forgotten: Sequence[str],
+    family: Sequence[str],
+) -> list[Predictions]:
+    """All tables, aligned. Raises InputError."""
+    if not fulls:
+        raise InputError("comparison", "no full model", "at least one", "give the model before unlearning")
+    tables = align([*fulls, *_labelled(unlearned), *oracles])
+    labels = [fulls[0].label, *unlearned, *(oracle.label for oracle in oracles[:1])]
+    repeated = sorted({label for label in labels if labels.count(label) > 1})
+    if repeated:
+        raise InputError(
+            "comparison",
+            f"label {first_five(repeated)} on two models",
+            "one label a model",
+            "rename one of them",
+        )
+    unknown = [label for label in family if label not in unlearned]
+    if unknown:
+        raise InputError(
+            "family",
+            f"{first_five(unknown)}",
+            "labels of the compared unlearned models",
+            "compare them together",
+        )
+    first = fulls[0]
+    for view in VIEWS:
+        if not (first.view == view).any():
+            raise InputError(
+                first.path or first.label,
+                f"an empty view {view}",
+                "rows in each of F, G and R",
+                "add deleted training rows (F), unseen rows of the deleted units (G), all other rows (R)",
+            )
+    _check_forgotten(first, forgotten)
+    return tables
+
+
+def _check_forgotten(first: Predictions, forgotten: Sequence[str]) -> None:
+    if not forgotten:
+        return
+    first.mask(forgotten)
+    if len(forgotten) >= len(first.options):
+        raise InputError(
+            first.path or first.label,
+            "every option forgotten",
+            "at least one retained option",
+            "check --forget",
+        )
+    for view in DELETED_VIEWS:
+        gold = first.gold[first.view == view]
+        absent = sorted(set(forgotten) - set(gold))
+        if absent:
+            raise InputError(
+                first.path or first.label,
+                f"no {view} rows of forgotten option {first_five(absent)}",
+                "F and G rows of each forgotten option",
+                "check the option's spelling and the view column",
+            )
+        others = sorted(set(gold) - set(forgotten))
+        if others:
+            raise InputError(
+                first.path or first.label,
+                f"{view} rows of option {first_five(others)}, not named as forgotten",
+                "F and G rows of forgotten options only",
+                f"add it to --forget, or move its rows to R (for example {shown(others[0])})",
+            )
+
+
+def _view_rows(
+    view: View,
+    fulls: Sequence[Predictions],
+    oracles: Sequence[Predictions],
+    models: Sequence[tuple[str, str, Predictions]],
+    forgotten: Sequence[str],
+) -> ViewRows:
+    first = fulls[0]
+    here = first.of_view(view)
+    order = {unit: f"{place:08d}" for place, unit in enumerate(sorted(set(first.unit)))}
+    tables = {id(table): table.of_view(view).p for table in (*fulls, *oracles, *(m[2] for m in models))}
+    return ViewRows(
+        view=view,
+        fulls=[tables[id(table)] for table in fulls],
+        oracles=[tables[id(table)] for table in oracles],
+        gold=here.gold_index,
+        forgotten=first.mask(forgotten) if forgotten else None,
+        # Ranks, not names: short whatever the names are, and in the same order.
+        units=np.array([order[unit] for unit in here.unit], dtype=np.str_),
+        models=[ModelRows(role=_role(role), p=tables[id(table)]) for _, role, table in models],
+    )
+
+
+def _role(role: str) -> Role:
+    return role  # type: ignore[return-value]
+
+
+def _count(table: Predictions, view: View) -> ViewCount:
+    here = table.view == view
+    return ViewCount(view=view, rows=int(here.sum()), units=len({unit for unit in table.unit[here] if unit}))
+
+
+def _noise(
+    rows: Mapping[View, ViewRows], measured: Mapping[str, Measured], condition: str
+) -> dict[str, Estimate]:
+    found: dict[str, Estimate] = {}
+    for view in VIEWS:
+        floors: dict[str, NoiseFloor] = {
+            "noise_full": rows[view].noise_full,
+            "noise_oracle": rows[view].noise_oracle,
+        }
+        for name, floor in floors.items():
+            if floor.terms is None:
+                reason = floor.value
+                if name == "noise_oracle" and not floor.models:
+                    reason = Undefined(undefined=NO_ORACLE)
+                found[f"{name}.{view}"] = Estimate(value=reason)
+            else:
+                found[f"{name}.{view}"] = _estimate(measured[view], (-1, name), condition)
+    return found
+
+
+def _gate(start: Mapping[View, BootstrapResult | None], rows: Mapping[View, ViewRows]) -> str:
+    f, g = start["F"], start["G"]
+    if f is None or g is None:
+        return "gate not run"
+    return intervention_gate(f.estimate, g.estimate, rows["F"].noise_full.value, rows["G"].noise_full.value)
+
+
+def _estimate(
+    measured: Measured, key: tuple[int, str], condition: str, *, unstable: bool = False
+) -> Estimate:
+    return estimate(measured.row[key], measured.unit.get(key), condition=condition, unstable=unstable)
+
+
+def _judge(
+    label: str,
+    role: str,
+    place: int,
+    *,
+    table: Predictions,
+    rows: Mapping[View, ViewRows],
+    measured: Mapping[str, Measured],
+    forgotten: Sequence[str],
+    condition: str,
+    gate: str,
+    method: tuple[str, bool],
+) -> ModelAssessment:
+    """Everything about one model but Holm's correction."""
+    metrics: dict[str, Estimate] = {}
+    for view, results in measured.items():
+        for where, name in results.row:
+            if where == place:
+                unstable = name == "progress" and _unstable(rows, results, view)
+                metrics[f"{name}.{view}"] = _estimate(results, (where, name), condition, unstable=unstable)
+    common = {
+        "label": label,
+        "role": role,
+        "method": method[0],
+        "control": method[1],
+        "reliability": reliability_bins(rows["R"].models[place].p, rows["R"].gold),
+    }
+    if role == "full":
+        reason = "the full model is where unlearning starts"
+        return ModelAssessment(**common, metrics=metrics, decision=Undefined(undefined=reason))
+    lost = _destinations(rows, place, table.options, forgotten)
+    if role == "oracle":
+        reason = "the oracle is what the others are held to"
+        return ModelAssessment(
+            **common, metrics=metrics, decision=Undefined(undefined=reason), destinations=lost
+        )
+    if rows["F"].oracle is None:
+        none = Undefined(undefined=NO_ORACLE)
+        return ModelAssessment(
+            **common, metrics=metrics, decision=none, destinations=lost, equivalence=none, equivalent=none
+        )
+    metrics |= _geometry(rows, place)
+    gains = {view: measured[view].row[place, "gain"] for view in DELETED_VIEWS}
+    for view, gain in gains.items():
+        metrics[f"minimum_detectable_gain.{view}"] = Estimate(value=minimum_detectable(gain), rows=gain.n)
+    p_values = {view: one_sided_p(gain.estimate, gain.draws_values) for view, gain in gains.items()}
+    bound, shown_equivalent = _equivalence(rows, measured, place, condition)
+    return ModelAssessment(
+        **common,
+        metrics=metrics,
+        decision=_decision(gains, metrics, gate),
+        p_value={**p_values, "both": intersection_union(p_values["F"], p_values["G"])},
+        equivalence=bound,
+        equivalent=shown_equivalent,
+        destinations=lost,
+    )
+
+
+def _unstable(rows: Mapping[View, ViewRows], results: Measured, view: str) -> bool:
+    return progress_unstable(results.row[0, "displacement"].estimate, rows[_view(view)].noise_full.value)
+
+
+def _view(view: str) -> View:
+    return view  # type: ignore[return-value]
+
+
+def _geometry(rows: Mapping[View, ViewRows], place: int) -> dict[str, Estimate]:
+    """Largest identity error and rows that retraining does not move: no means, so no intervals."""
+    found: dict[str, Estimate] = {}
+    for view in DELETED_VIEWS:
+        here = rows[view]
+        assert here.oracle is not None
+        split = decompose(here.models[place].p, here.full, here.oracle)
+        found[f"identity_error.{view}"] = Estimate(value=split.identity_error, rows=len(here.full))
+        found[f"zero_displacement_rows.{view}"] = Estimate(value=float(split.zero_rows), rows=len(here.full))
+    return found
+
+
+def _destinations(
+    rows: Mapping[View, ViewRows], place: int, options: Sequence[str], forgotten: Sequence[str]
+) -> tuple[Any, ...]:
+    if not forgotten:
+        return ()
+
+    def stacked(arrays: Sequence[Any]) -> Any:
+        return np.concatenate(arrays)
+
+    return destinations(
+        stacked([rows[view].models[place].p for view in DELETED_VIEWS]),
+        stacked([rows[view].full for view in DELETED_VIEWS]),
+        stacked([rows[view].gold for view in DELETED_VIEWS]),
+        options,
+        forgotten,
+        top=DESTINATIONS,
+    )
+
+
+def _decision(
+    gains: Mapping[View, BootstrapResult], metrics: Mapping[str, Estimate], gate: str
+) -> Decision | Undefined:
+    if gate == WITHIN_NOISE:
+        return "displacement within noise"
+    change: list[float] = []
+    for key in ("delta_accuracy.R", "delta_ece.R"):
+        value = metrics[key].value
+        if isinstance(value, Undefined):
+            return value
+        change.append(value)
+    f, g = gains["F"], gains["G"]
+    return decide(f.estimate, _low(f), g.estimate, _low(g), *change)
+
+
+def _low(gain: BootstrapResult) -> float:
+    """The lower row bound; one row alone has no interval, so its gain is never confirmed."""
+    return gain.low if gain.n >= 2 else -1.0
+
+
+def _equivalence(
+    rows: Mapping[View, ViewRows], measured: Mapping[str, Measured], place: int, condition: str
+) -> tuple[Estimate | Undefined, bool | Undefined]:
+    """The upper bound on the view where it is larger, and whether both are small enough."""
+    oracles = rows["F"].noise_oracle.models
+    found: list[tuple[float, Estimate]] = []
+    bounds: dict[View, float | Undefined] = {}
+    for view in DELETED_VIEWS:
+        result = measured[view].row.get((place, "excess_distance"))
+        if result is None:
+            bounds[view] = Undefined(undefined="a noise floor needs at least two seeds")
+            continue
+        bound = bounds[view] = upper_bound(result)
+        if not isinstance(bound, Undefined):
+            found.append((bound, _one_sided(result, bound, view, condition)))
+    answer = equivalent(bounds["F"], bounds["G"], oracles=oracles)
+    if isinstance(answer, Undefined):
+        return answer, answer
+    return max(found, key=lambda item: item[0])[1], answer
+
+
+def _one_sided(result: BootstrapResult, bound: float, view: View, condition: str) -> Estimate:
+    return Estimate(
+        value=result.value,
+        row=Interval(
+            low=-1.0,
+            high=bound,
+            kind="row bootstrap, one-sided upper bound",
+            level=LEVEL,
+            draws=result.draws,
+            seed=result.seed,
+            condition=condition,
+        ),
+        rows=result.n,
+        note=f"on {view}, the view with the larger bound",
+    )
+
+
+def _corrected(judged: Sequence[ModelAssessment], family: Sequence[str]) -> list[ModelAssessment]:
+    """Add Holm's p over the family, where its p-values exist."""
+    p_values = {model.label: model.p_value.get("both") for model in judged if model.label in set(family)}
+    known = {label: p for label, p in p_values.items() if isinstance(p, float)}
+    adjusted = holm(known) if known else {}
+    return [
+        model.model_copy(update={"p_value": {**model.p_value, "holm": adjusted[model.label]}})
+        if model.label in adjusted
+        else model
+        for model in judged
+    ]
+
+
+def _minimum_detectable(
+    measured: Mapping[str, Measured], models: Sequence[tuple[str, str, Predictions]]
+) -> dict[str, float | Undefined]:
+    """The largest over the compared models: a gain of this size would be found for each of them."""
+    found: dict[str, float | Undefined] = {}
+    for view in DELETED_VIEWS:
+        values = [
+            minimum_detectable(measured[view].row[place, "gain"])
+            for place, (_, role, _) in enumerate(models)
+            if role == "unlearned" and (place, "gain") in measured[view].row
+        ]
+        undefined = next((value for value in values if isinstance(value, Undefined)), None)
+        if not values:
+            found[view] = Undefined(undefined=NO_ORACLE)
+        else:
+            found[view] = undefined or max(value for value in values if not isinstance(value, Undefined))
+    return found
+
+
+def _comparisons(
+    measured: Mapping[str, Measured], models: Sequence[tuple[str, str, Predictions]], condition: str
+) -> list[MethodComparison]:
+    return [
+        MethodComparison(
+            first=models[first][0],
+            second=models[second][0],
+            view=view,
+            difference=estimate(row, unit, condition=condition),
+        )
+        for view in DELETED_VIEWS
+        for (first, second), (row, unit) in measured[view].differences.items()
+    ]

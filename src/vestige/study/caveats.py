@@ -1,0 +1,224 @@
+"""What has to be said beside a result: one sentence for each limit that applies to it. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from vestige.contracts import Assessment, Estimate, Interval, ModelAssessment, Undefined
+from vestige.decision.predictions import Predictions
+from vestige.errors import shown
+from vestige.statistics.equivalence import MIN_ORACLES
+
+__all__ = ["FEW_DRAWS", "FEW_ROWS", "FEW_UNITS", "caveats", "top_k"]
+
+FEW_UNITS = 10
+"""Below this many deleted units, intervals over units are coarse."""
+FEW_ROWS = 30
+"""Below this many rows in a view, percentile intervals are only roughly right."""
+FEW_DRAWS = 1000
+TOP_K_ROWS = 10
+"""From this many rows on, the same number of options above 0 in each of them is no accident."""
+VISIBLE_DEVIATION = 1e-6
+NOUNS = {"class": "deleted intents", "association": "deleted sub-intents", "cluster": "deleted sub-intents"}
+
+
+def caveats(
+    assessment: Assessment, tables: Sequence[Predictions], *, exceptions: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Every caveat that applies, the gravest first. tables: all models' rows, aligned, the full model first.
+
+    exceptions: gate exceptions in sentences, stated as they are.
+    """
+    found = [
+        *_oracle(assessment),
+        *_gate(assessment),
+        *_displacement(assessment),
+        *exceptions,
+        *_same(assessment),
+        *_inputs(assessment, tables),
+        *_size(assessment),
+        *_units(assessment, tables[0]),
+        *_seeds(assessment),
+        *_power(assessment),
+        *_tests(assessment),
+        *_geometry(assessment),
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def top_k(table: Predictions) -> int | None:
+    """k where every one of ten or more rows has exactly the same k < C options above 0, else None.
+
+    Such a table was cut to the best options: a softmax over all of them has no exact zeros.
+    """
+    above = (table.p > 0).sum(axis=1)
+    k = int(above[0])
+    cut = len(table) >= TOP_K_ROWS and k < len(table.options) and bool((above == k).all())
+    return k if cut else None
+
+
+def _tested(assessment: Assessment) -> list[ModelAssessment]:
+    return [model for model in assessment.models if model.role == "unlearned"]
+
+
+def _oracle(assessment: Assessment) -> Iterator[str]:
+    if not assessment.has_oracle:
+        yield (
+            "No retrained model was given: fidelity to retraining cannot be assessed. What is shown is how "
+            "much probability left the deleted options and where it went."
+        )
+
+
+def _gate(assessment: Assessment) -> Iterator[str]:
+    if not assessment.has_oracle:
+        return
+    if "not run" in assessment.intervention_gate:
+        yield (
+            "The intervention gate was not run: with one full model, what two full trainings differ by is "
+            "unknown."
+        )
+    elif "within noise" in assessment.intervention_gate:
+        yield (
+            "The displacement is within training noise (at most twice what two full trainings differ by, on "
+            "at least one view): no model can be accepted on this request."
+        )
+
+
+def _displacement(assessment: Assessment) -> Iterator[str]:
+    full = assessment.models[0]
+    for view in ("F", "G"):
+        start = full.metrics.get(f"displacement.{view}")
+        progress = [model.metrics.get(f"progress.{view}") for model in _tested(assessment)]
+        if start is None or not any(item is not None and item.unstable for item in progress):
+            continue
+        yield (
+            f"Progress on {view} is unstable: it is a share of a small displacement, {_number(start):.3f}. "
+            "Read the distances instead."
+        )
+
+
+def _same(assessment: Assessment) -> Iterator[str]:
+    for first, second in combinations(assessment.sources, 2):
+        if first.sha256 == second.sha256:
+            yield (
+                f"{shown(first.label)} ({first.role}) and {shown(second.label)} ({second.role}) have the "
+                "same probabilities on every row."
+            )
+
+
+def _inputs(assessment: Assessment, tables: Sequence[Predictions]) -> Iterator[str]:
+    worst = max(assessment.sources, key=lambda source: source.max_sum_deviation)
+    if worst.max_sum_deviation > VISIBLE_DEVIATION:
+        yield (
+            f"Probabilities were rescaled to sum to 1: off by up to {worst.max_sum_deviation:.2g}, in "
+            f"{shown(worst.label)}."
+        )
+    for table in tables:
+        k = top_k(table)
+        if k is not None:
+            yield (
+                f"{shown(table.label)} has exactly {k} of {len(table.options)} options above 0 in every row: "
+                "if it was cut to its best options, its distances are wrong."
+            )
+
+
+def _size(assessment: Assessment) -> Iterator[str]:
+    for item in assessment.views:
+        if item.rows < FEW_ROWS:
+            yield f"View {item.view} has {item.rows} row(s): its intervals are wide and only roughly right."
+    if assessment.draws < FEW_DRAWS:
+        yield f"Only {assessment.draws} draws: the bounds of the intervals are rough."
+
+
+def _units(assessment: Assessment, first: Predictions) -> Iterator[str]:
+    if assessment.unit_kind == "row":
+        return
+    count = {item.view: item.units for item in assessment.views}
+    noun = NOUNS.get(assessment.unit_kind, f"deleted values of {shown(assessment.unit_kind)}")
+    if min(count["F"], count["G"]) < FEW_UNITS:
+        yield (
+            f"Few {noun} (F {count['F']}, G {count['G']}): intervals over them are coarse, and say little "
+            "about others that could have been deleted."
+        )
+    deleted, unseen = (set(first.unit[first.view == view]) for view in ("F", "G"))
+    if deleted - unseen:
+        yield f"{len(deleted - unseen)} of {len(deleted)} {noun} have no unseen rows in G."
+    if unseen - deleted:
+        yield f"{len(unseen - deleted)} unit(s) of G have no deleted rows in F."
+
+
+def _seeds(assessment: Assessment) -> Iterator[str]:
+    yield (
+        f"Intervals resample rows of the models at hand and are conditional on {assessment.condition}: they "
+        "do not cover what another training run, or another choice of what to delete, would give."
+    )
+    counts = {
+        role: [source.label for source in assessment.sources if source.role == role]
+        for role in ("full", "oracle")
+    }
+    for role, name in (("full", "full"), ("oracle", "retrained")):
+        labels = counts[role]
+        if len(labels) > 1:
+            yield (
+                f"Of {len(labels)} {name} models the first, {shown(labels[0])}, is the compared one; all of "
+                "them give the noise floor."
+            )
+    oracles = len(counts["oracle"])
+    if 0 < oracles < MIN_ORACLES:
+        unknown = "What two retrainings differ by is unknown: one retrained model. " if oracles == 1 else ""
+        yield (
+            f"{unknown}Equivalence to retraining cannot be judged: it needs at least {MIN_ORACLES} retrained "
+            f"models, there {'is' if oracles == 1 else 'are'} {oracles}."
+        )
+
+
+def _power(assessment: Assessment) -> Iterator[str]:
+    known = [
+        f"{value:.3f} on {view}"
+        for view, value in assessment.minimum_detectable_gain.items()
+        if not isinstance(value, Undefined)
+    ]
+    if known:
+        yield (
+            f"A true gain below {' and '.join(known)} could not have been told from none with these rows (80 "
+            "% power)."
+        )
+
+
+def _tests(assessment: Assessment) -> Iterator[str]:
+    tested = _tested(assessment)
+    if not assessment.has_oracle:
+        return
+    if not assessment.family:
+        if len(tested) > 1:
+            yield f"p-values are not corrected for the {len(tested)} models compared: no family was named."
+        return
+    if len(assessment.family) > 1:
+        yield f"p-values are corrected (Holm) over a family of {len(assessment.family)} models."
+    missing = [model for model in tested if model.label in assessment.family and "holm" not in model.p_value]
+    if missing:
+        yield f"Holm's correction leaves out {len(missing)} model(s) without a p-value."
+    alone = [model for model in tested if _no_interval(model)]
+    if alone:
+        yield "A gain without an interval (a single row) is never confirmed."
+
+
+def _no_interval(model: ModelAssessment) -> bool:
+    gains = [model.metrics.get(f"gain.{view}") for view in ("F", "G")]
+    return any(gain is not None and not isinstance(gain.row, Interval) for gain in gains)
+
+
+def _geometry(assessment: Assessment) -> Iterator[str]:
+    for view in ("F", "G"):
+        for model in _tested(assessment)[:1]:
+            zero = model.metrics.get(f"zero_displacement_rows.{view}")
+            if zero is not None and _number(zero) > 0:
+                yield (
+                    f"Retraining moves nothing on {_number(zero):.0f} of {zero.rows} rows of {view}: the "
+                    "geometry counts them and does not divide by them."
+                )
+
+
+def _number(estimate: Estimate) -> float:
+    return 0.0 if isinstance(estimate.value, Undefined) else estimate.value

@@ -1,0 +1,189 @@
+"""Own predictions: from paths, frames or arrays to an assessment. What `vestige compare` runs. No torch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vestige.contracts import Assessment
+from vestige.decision.prediction_files import refuse_top_k
+from vestige.decision.predictions import (
+    Predictions,
+    predictions_from,
+    predictions_from_arrays,
+    read_predictions,
+)
+from vestige.errors import InputError, first_five
+from vestige.statistics.bootstrap import DRAWS
+from vestige.study.assess import AssessSettings, assess
+from vestige.study.caveats import top_k
+
+__all__ = ["CONDITION", "compare", "load_tables", "unit_kind"]
+
+CONDITION = "the compared models"
+
+Table = Any
+"""A path, Predictions, a data frame, a mapping of arrays, or an (N, C) array beside `rows` and `options`."""
+
+
+def compare(
+    *,
+    full: Table | Sequence[Table],
+    unlearned: Table | Sequence[Table] | Mapping[str, Table],
+    oracle: Table | Sequence[Table] | None = None,
+    forget: str | Sequence[str] = (),
+    name: str = "comparison",
+    draws: int = DRAWS,
+    unit: str | None = None,
+    condition: str = CONDITION,
+    rows: Any = None,
+    options: Sequence[str] | None = None,
+    sources: Mapping[str, str] | None = None,
+) -> Assessment:
+    """The verdict on unlearned models from probabilities alone.
+
+    full, unlearned, oracle: one or several tables each: a path (JSONL, CSV, Parquet, .npz), a data frame or a
+    mapping of arrays with row_id, view, unit, gold and `p:<option>`, or (N, C) arrays that share `rows` (a
+    frame or mapping with row_id, view, unit, gold) and `options` (C,). The first full model and the first
+    oracle are compared; more of them give noise floors. unlearned may map labels to tables. forget: the
+    deleted options, none where rows and not options were deleted. unit: what a unit is; default "class" where
+    units are the gold options, else "unit". condition: what the intervals are conditional on, for example
+    "training seed 17". Raises InputError in one line for everything that is wrong with the tables.
+
+    Example: `vestige.compare(full="full.csv", unlearned="npo.csv", oracle="oracle.csv", forget=["refund"])`
+    """
+    groups = load_tables(full=full, unlearned=unlearned, oracle=oracle, rows=rows, options=options)
+    fulls, tested, oracles = groups["full"], groups["unlearned"], groups["oracle"]
+    forgotten = [forget] if isinstance(forget, str) else list(forget)
+    for table in (*fulls[:1], *oracles[:1]):
+        k = top_k(table)
+        if k is not None:
+            refuse_top_k(
+                table.path or table.label, f"exactly {k} of {len(table.options)} options above 0 in every row"
+            )
+    return assess(
+        name=name,
+        fulls=fulls,
+        unlearned={table.label: table for table in tested},
+        oracles=oracles,
+        forgotten=forgotten,
+        settings=AssessSettings(draws=draws, unit_kind=unit or unit_kind(fulls[0])),
+        condition=condition,
+        family=[table.label for table in tested],
+        provenance=dict(sources or {}),
+    )
+
+
+def load_tables(
+    *,
+    full: Table | Sequence[Table],
+    unlearned: Table | Sequence[Table] | Mapping[str, Table],
+    oracle: Table | Sequence[Table] | None,
+    rows: Any = None,
+    options: Sequence[str] | None = None,
+) -> dict[str, list[Predictions]]:
+    """The tables of each role under labels that no two of them share. Tables as in `compare`."""
+    given: dict[str, list[tuple[str, Table]]] = {
+        "full": _named("full", full),
+        "unlearned": _named("unlearned", unlearned),
+        "oracle": [] if oracle is None else _named("oracle", oracle),
+    }
+    for role in ("full", "unlearned"):
+        if not given[role]:
+            raise InputError("comparison", f"no {role} model", "at least one", f"give one with --{role}")
+    labels = _distinct([(role, label, table) for role, items in given.items() for label, table in items])
+    names = iter(labels)
+    return {
+        role: [_table(table, next(names), rows, options) for _, table in items]
+        for role, items in given.items()
+    }
+
+
+def unit_kind(table: Predictions) -> str:
+    """`class` where the units of F and G are their gold options, else `unit`."""
+    deleted = table.view != "R"
+    return "class" if bool((table.unit[deleted] == table.gold[deleted]).all()) else "unit"
+
+
+def _named(role: str, given: Any) -> list[tuple[str, Table]]:
+    """(label, table) of each; the label is empty where nothing names it."""
+    if _is_table(given):
+        given = [given]
+    if isinstance(given, Mapping):
+        return [(str(label), table) for label, table in given.items()]
+    if not isinstance(given, Iterable):
+        raise InputError(
+            role, f"an object of type {type(given).__name__}", "tables or paths", "see vestige.compare"
+        )
+    found = []
+    for table in given:
+        label = table.label if isinstance(table, Predictions) else ""
+        found.append((label or (Path(table).stem if isinstance(table, (str, Path)) else role), table))
+    return found
+
+
+def _is_table(given: Any) -> bool:
+    """One table, not a collection of them."""
+    if isinstance(given, (str, Path, Predictions)) or hasattr(given, "columns"):
+        return True
+    if isinstance(given, Mapping):
+        return "row_id" in given
+    return isinstance(given, np.ndarray) and given.ndim == 2
+
+
+def _distinct(items: Sequence[tuple[str, str, Table]]) -> list[str]:
+    """Labels that differ: the name alone, else with its folder, else with its role, else with a number."""
+    names = [label for _, label, _ in items]
+    folders = [
+        f"{Path(table).parent.name}/{label}" if isinstance(table, (str, Path)) else label
+        for _, label, table in items
+    ]
+    roles = [label if label == role else f"{role} {label}" for role, label, _ in items]
+    count = Counter(names)
+    for better in (folders, roles):
+        labels = [new if count[name] > 1 else name for name, new in zip(names, better, strict=True)]
+        if len(set(labels)) == len(labels):
+            return labels
+    return _numbered(labels)
+
+
+def _numbered(labels: Sequence[str]) -> list[str]:
+    seen: Counter[str] = Counter()
+    found = []
+    for label in labels:
+        seen[label] += 1
+        found.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return found
+
+
+def _table(table: Table, label: str, rows: Any, options: Sequence[str] | None) -> Predictions:
+    if isinstance(table, Predictions):
+        return replace(table, label=label)
+    if isinstance(table, (str, Path)):
+        return read_predictions(table, label)
+    if isinstance(table, np.ndarray):
+        if rows is None or options is None:
+            raise InputError(
+                label,
+                "an array alone",
+                "rows= and options= beside it",
+                "pass row_id, view, unit, gold and options",
+            )
+        missing = [field for field in ("row_id", "view", "unit", "gold") if field not in rows]
+        if missing:
+            raise InputError("rows", f"no {first_five(missing)}", "row_id, view, unit and gold", "add it")
+        return predictions_from_arrays(
+            table,
+            row_ids=list(rows["row_id"]),
+            view=list(rows["view"]),
+            unit=list(rows["unit"]),
+            gold=list(rows["gold"]),
+            options=options,
+            label=label,
+        )
+    return predictions_from(table, label=label)
