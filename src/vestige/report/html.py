@@ -1,0 +1,428 @@
+"""The page: one HTML file with everything in it, no network, no script, no deleted text."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vestige.contracts import Assessment, Destination, ModelAssessment, Undefined
+from vestige.errors import InputError
+from vestige.files import write_text
+from vestige.report.caveats import SCOPE, caveats, shared_caveats
+from vestige.report.figures import Panel, distance_panels, mass_panels, reliability_panel
+from vestige.report.measures import first_full, measure, unlearned_models, view_count
+from vestige.report.sentence import Verdict, verdict
+from vestige.report.tables import (
+    Table,
+    cell,
+    comparison_table,
+    equivalence_table,
+    interval_notes,
+    measurement_tables,
+    noise_table,
+    reliability_table,
+    style_of,
+    verdict_table,
+    verdict_value,
+)
+from vestige.report.words import count, plain, short, styled, view_words
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["render", "write_report"]
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_OPEN_VERDICTS = 3
+_OPEN_PANELS = 6
+_OVERVIEW = (
+    ("progress", "F", "distance closed"),
+    ("progress", "G", "distance closed"),
+    ("oracle_distance", "F", "remaining distance"),
+    ("oracle_distance", "G", "remaining distance"),
+    ("delta_accuracy", "R", "retained accuracy, points"),
+    ("delta_ece", "R", "calibration error, change"),
+)
+_DECISIONS = {
+    "accepted": ("accepted", "✓"),
+    "positive, unconfirmed": ("unconfirmed", "~"),
+    "no benefit": ("none", "–"),
+    "infeasible": ("infeasible", "✕"),
+    "displacement within noise": ("noise", "≈"),
+}
+
+
+def write_report(assessments: Sequence[Assessment], path: Path, *, title: str = "") -> Path:
+    """Write the page for these records to `path` and return it. The same records give the same bytes.
+
+    title: heading, default the name of the only record. Raises InputError for an empty list or a place that
+    cannot be written to.
+    """
+    write_text(path, render(assessments, title=title))
+    return path
+
+
+def render(assessments: Sequence[Assessment], *, title: str = "") -> str:
+    """The page as text. Raises InputError without a record."""
+    if not assessments:
+        raise InputError("report", "no assessment", "at least one", "compare models or run a study first")
+    heading = title or (assessments[0].name if len(assessments) == 1 else "What unlearning left behind")
+    parts = [
+        _Part(assessment, f"a{position}", level=2 if len(assessments) == 1 else 3)
+        for position, assessment in enumerate(assessments, start=1)
+    ]
+    page = _environment().get_template("report.html.j2")
+    return page.render(
+        overview_columns=_OVERVIEW,
+        overview_notes=interval_notes(
+            [
+                item.estimate
+                for part in parts
+                for line in part.overview
+                for item in line["cells"]
+                if item.estimate
+            ],
+            units=False,
+        ),
+        title=short(heading, 120),
+        parts=parts,
+        many=len(parts) > 1,
+        shared=shared_caveats(assessments),
+        scope=SCOPE,
+        version=_version(),
+    )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One record as the template reads it. Everything is text, a table or an inline drawing."""
+
+    assessment: Assessment
+    id: str
+    level: int
+
+    @property
+    def name(self) -> str:
+        return short(self.assessment.name, 90)
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        item = self.assessment
+        deleted = view_count(item, "F")
+        oracles = sum(model.role == "oracle" for model in item.models)
+        fulls = sum(model.role == "full" for model in item.models)
+        facts = [("deleted training rows", count(deleted.rows) if deleted else "none given")]
+        if item.forgotten:
+            facts.append(("deleted options", f"{count(len(item.forgotten))} of {count(item.options)}"))
+        else:
+            facts.append(("options", count(item.options)))
+        facts += [
+            ("full models", count(fulls)),
+            ("retrained models", count(oracles) if item.has_oracle else "none given"),
+            ("stage", plain(item.stage).replace("_", " ")),
+            ("conditional on", short(item.condition, 90)),
+        ]
+        return facts
+
+    @cached_property
+    def verdicts(self) -> list[dict[str, Any]]:
+        models = list(unlearned_models(self.assessment))
+        return [
+            {
+                "label": short(model.label),
+                "control": model.control,
+                "decision": plain(model.decision),
+                "kind": _kind(model)[0],
+                "glyph": _kind(model)[1],
+                "sentence": verdict(self.assessment, model.label),
+                "folded": len(models) > _OPEN_VERDICTS,
+                "open": position == 0,
+                "gist": _gist(self.assessment, model),
+            }
+            for position, model in enumerate(models)
+        ]
+
+    @cached_property
+    def overview(self) -> list[dict[str, Any]]:
+        lines = []
+        for item, model in zip(self.verdicts, unlearned_models(self.assessment), strict=True):
+            cells = [
+                cell(verdict_value(self.assessment, model, metric, view), style_of(metric))
+                for metric, view, _ in _OVERVIEW
+            ]
+            lines.append({"item": item, "cells": cells})
+        return lines
+
+    @cached_property
+    def table(self) -> Table:
+        return verdict_table(self.assessment)
+
+    @cached_property
+    def distances(self) -> list[Panel]:
+        draw = distance_panels if self.assessment.has_oracle else mass_panels
+        return list(draw(self.assessment, f"{self.id}-distance"))
+
+    def marks(self, mark: str) -> bool:
+        """Whether a distance panel contains this mark."""
+        return any(mark in panel.marks for panel in self.distances)
+
+    @property
+    def noise(self) -> Table:
+        return noise_table(self.assessment)
+
+    @cached_property
+    def equivalence(self) -> Table:
+        return equivalence_table(self.assessment)
+
+    @cached_property
+    def destinations(self) -> list[dict[str, Any]]:
+        oracle = next(
+            (item for item in self.assessment.models if item.role == "oracle" and item.destinations), None
+        )
+        blocks: list[dict[str, Any]] = []
+        for model in unlearned_models(self.assessment):
+            if model.destinations:
+                blocks.append(
+                    {
+                        "number": len(blocks) + 1,
+                        "label": short(model.label),
+                        "tables": [_destination(item, oracle) for item in model.destinations],
+                        "retrained": oracle is not None,
+                    }
+                )
+        if not blocks and oracle is not None:
+            tables = [_destination(item, None) for item in oracle.destinations]
+            blocks.append({"number": 1, "label": short(oracle.label), "tables": tables, "retrained": False})
+        return blocks
+
+    @cached_property
+    def reliability(self) -> list[dict[str, Any]]:
+        full = first_full(self.assessment)
+        tested = list(unlearned_models(self.assessment))
+        models = [*tested, *([full] if full else [])]
+        models += [model for model in self.assessment.models if model.role == "oracle"][:1]
+        found = []
+        for position, model in enumerate(item for item in models if item.reliability):
+            ece = cell(measure(model, "ece", "R"), "number")
+            found.append(
+                {
+                    "label": short(model.label),
+                    "role": {"full": "full model", "oracle": "retrained"}.get(model.role, ""),
+                    "ece": str(ece),
+                    "panel": reliability_panel(model, full, f"{self.id}-reliability-{position}"),
+                    "table": reliability_table(model),
+                    "extra": position >= _OPEN_PANELS or (model.role != "unlearned" and bool(tested)),
+                }
+            )
+        return found
+
+    @property
+    def comparisons(self) -> Table:
+        return comparison_table(self.assessment)
+
+    @property
+    def measurements(self) -> tuple[Table, ...]:
+        return measurement_tables(self.assessment)
+
+    @property
+    def views(self) -> list[tuple[str, str, str, str]]:
+        kind = self.assessment.unit_kind
+        return [
+            (item.view, view_words(item.view, kind), count(item.rows), count(item.units))
+            for item in self.assessment.views
+        ]
+
+    @property
+    def forgotten(self) -> list[str]:
+        return [short(item) for item in self.assessment.forgotten]
+
+    @property
+    def unit_kind(self) -> str:
+        return {"class": "intents"}.get(self.assessment.unit_kind, plain(self.assessment.unit_kind))
+
+    @property
+    def provenance(self) -> list[tuple[str, Any]]:
+        return _entries(self.assessment.provenance, class_units=self.assessment.unit_kind == "class")
+
+    @property
+    def sources(self) -> list[tuple[str, str, str, str, str]]:
+        roles = {"full": "full model", "oracle": "retrained", "unlearned": "unlearned"}
+        return [
+            (
+                short(item.label),
+                roles[item.role],
+                short(item.path, 80),
+                item.sha256,
+                styled(item.max_sum_deviation, "small"),
+            )
+            for item in self.assessment.sources
+        ]
+
+    @cached_property
+    def caveats(self) -> tuple[str, ...]:
+        return caveats(self.assessment)
+
+    @property
+    def no_oracle(self) -> bool:
+        return not self.assessment.has_oracle
+
+    @property
+    def gate(self) -> str:
+        return plain(self.assessment.intervention_gate)
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.assessment.to_json().encode()).hexdigest()
+
+    @property
+    def format(self) -> str:
+        return self.assessment.format
+
+
+def _kind(model: ModelAssessment) -> tuple[str, str]:
+    if isinstance(model.decision, Undefined):
+        return "undefined", "?"
+    return _DECISIONS[model.decision]
+
+
+def _gist(assessment: Assessment, model: ModelAssessment) -> str:
+    """The two numbers a folded verdict shows beside its label."""
+    metric = "progress" if assessment.has_oracle else "forgotten_mass"
+    found = [measure(model, metric, view) for view in ("F", "G")]
+    known = [
+        styled(item.value, "percent" if assessment.has_oracle else "ratio")
+        for item in found
+        if item is not None and not isinstance(item.value, Undefined)
+    ]
+    if not known:
+        return ""
+    return f"{'closed' if assessment.has_oracle else 'still gives'} {' and '.join(known)}"
+
+
+def _destination(item: Destination, oracle: ModelAssessment | None) -> dict[str, Any]:
+    """One forgotten option; entries: (option, gain, bar in %, the oracle's gain, its mark on the bar in %)."""
+    other = next((d for d in oracle.destinations if d.forgotten == item.forgotten), None) if oracle else None
+    theirs = dict(other.to) if other else {}
+    most = max([item.moved, *(value for _, value in item.to), item.elsewhere, *theirs.values(), 1e-12])
+    known = dict(item.to)
+    listed = [*item.to, *((option, None) for option in theirs if option not in known)]
+    flows = [(short(option, 40), gain, theirs.get(option)) for option, gain in listed]
+    flows.append(("all other options", item.elsewhere, other.elsewhere if other else None))
+    return {
+        "forgotten": short(item.forgotten, 40),
+        "rows": count(item.rows),
+        "moved": styled(item.moved, "number"),
+        "theirs": styled(other.moved, "number") if other else "",
+        "entries": [
+            (name, _flow(gain), _width(gain or 0.0, most), _flow(mark), _width(mark, most) if mark else "")
+            for name, gain, mark in flows
+        ],
+        "compared": other is not None,
+    }
+
+
+def _flow(value: float | None) -> str:
+    return "–" if value is None else styled(value, "number")
+
+
+def _width(value: float, most: float) -> str:
+    return f"{max(0.0, min(1.0, value / most)) * 100:.1f}"
+
+
+_WITHHELD = re.compile(
+    r"(^|_)(texts?|utterances?|predicate|where|row_ids|unit_of|customer\w*|values?|emails?|users?)($|_)"
+)
+_HASH = re.compile(r"[0-9a-f]{40,64}")
+_LONGEST_LIST = 12
+
+
+def _entries(record: Mapping[str, Any], *, class_units: bool) -> list[tuple[str, Any]]:
+    """Provenance as (name, value): text, `("hash", text)` or a nested list. Texts and ids are withheld."""
+    return [(_entry_name(key), _entry(str(key), value, class_units)) for key, value in record.items()]
+
+
+def _entry_name(key: object) -> str:
+    return short(key, 60).replace("_", " ")
+
+
+def _entry(key: str, value: Any, class_units: bool) -> Any:
+    collection = isinstance(value, Mapping | list | tuple | set)
+    hidden = _WITHHELD.search(key.lower()) is not None or (key == "units" and not class_units)
+    if hidden and (collection or isinstance(value, str)) and not _HASH.fullmatch(str(value)):
+        return f"withheld, {count(len(value))} of them" if collection else "withheld"
+    if isinstance(value, Mapping):
+        return _entries(value, class_units=class_units) or "none"
+    if isinstance(value, list | tuple | set):
+        items = sorted(value, key=str) if isinstance(value, set) else list(value)
+        if any(isinstance(item, Mapping | list | tuple) for item in items):
+            return [
+                (str(number), _entry(key, item, class_units)) for number, item in enumerate(items, start=1)
+            ]
+        if not items:
+            return "none"
+        shown = ", ".join(_scalar(item) for item in items[:_LONGEST_LIST])
+        more = len(items) - _LONGEST_LIST
+        return f"{shown} and {count(more)} more" if more > 0 else shown
+    if isinstance(value, str) and _HASH.fullmatch(value):
+        return ("hash", value)
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "not given" if value is None or value == "" else short(value, 160)
+
+
+def _typographic(text: object) -> str:
+    """True minus signs, and spaces that keep a number with its unit or bracket."""
+    line = re.sub(r"(?<![\w.\-])-(?=[0-9])", "−", str(text))
+    line = re.sub(r"(?<=[0-9]) (?=%|points\b|\[)", "\u00a0", line)
+    return re.sub(r"(\[[−0-9.,]+), (?=[−0-9.,]+\])", "\\1,\u00a0", line)
+
+
+def _quote(parts: Verdict) -> Iterator[tuple[str, str]]:
+    """The sentence as (kind, text) for the page."""
+    yield "measured", parts.measured
+    if parts.decision:
+        yield "decision", parts.decision
+    for limit in parts.limits:
+        yield "limit", limit
+
+
+@cache
+def _environment() -> Environment:
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["typo"] = _typographic
+    environment.filters["quote"] = _quote
+    environment.filters["shorten"] = short
+    environment.filters["drawing"] = lambda panel: Markup(panel.svg)
+    environment.globals["css"] = Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8"))
+    return environment
+
+
+def _version() -> str:
+    try:
+        return version("vestige")
+    except PackageNotFoundError:
+        return "unknown"

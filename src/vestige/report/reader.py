@@ -1,0 +1,67 @@
+"""Find and read assessment records in a folder. Nothing else about a folder matters to a report."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from vestige.contracts import Assessment
+from vestige.errors import InputError, shown
+
+__all__ = ["assessment_files", "read_assessment", "read_assessments"]
+
+_FORMAT = "vestige-assessment-1"
+_REMEDY = "make one with: vestige compare ... --out DIR, or vestige study run STUDY.yaml --out DIR"
+
+
+def assessment_files(folder: Path) -> list[Path]:
+    """The assessment records of `folder`: `assessment.json` and `assessments/*.json`, in natural order.
+
+    `folder` may also be one record. Raises InputError when there is none.
+    """
+    if folder.is_file():
+        return [folder]
+    if not folder.is_dir():
+        raise InputError(str(folder), "no such folder", "a folder that a run or a comparison wrote", _REMEDY)
+    single = folder / "assessment.json"
+    files = [single] if single.is_file() else []
+    files += sorted((folder / "assessments").glob("*.json"), key=_natural)
+    if not files:
+        raise InputError(
+            str(folder), "no assessment.json and no assessments/*.json", "at least one of them", _REMEDY
+        )
+    return files
+
+
+def read_assessment(path: Path) -> Assessment:
+    """One record. Raises InputError naming the file, and the field where one is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(str(path), f"not readable ({error})", "a JSON file in UTF-8", _REMEDY) from None
+    try:
+        return Assessment.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"{path}, {shown(where)}" if where else str(path),
+            f"{first['msg']} (got {shown(str(first['input']), 40)})",
+            f"a record of the format {_FORMAT}",
+            "write it again with the version of vestige that reads it",
+        ) from None
+
+
+def read_assessments(folder: Path) -> list[Assessment]:
+    """All records of a folder, in the order of `assessment_files`."""
+    return [read_assessment(path) for path in assessment_files(folder)]
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    return [
+        (int(part), "") if part[0] in "0123456789" else (-1, part)
+        for part in re.split(r"([0-9]+)", path.stem)
+        if part
+    ]

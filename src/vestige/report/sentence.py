@@ -1,0 +1,376 @@
+"""The result in words that hold up: measured, decided, conditions, and what was not tested."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vestige.contracts import Assessment, Estimate, Interval, ModelAssessment, Undefined
+from vestige.errors import InputError, did_you_mean
+from vestige.report.measures import (
+    change,
+    few_units,
+    first_full,
+    measure,
+    noise,
+    noise_pairs,
+    remaining,
+    row_interval,
+    starting,
+    value_of,
+    view_count,
+)
+from vestige.report.words import (
+    conditions,
+    counted,
+    estimate_text,
+    interval_text,
+    listed,
+    number_word,
+    plain,
+    short,
+    styled,
+    unit_noun,
+    unit_words,
+    view_words,
+)
+from vestige.statistics.decision_rules import MARGIN, TOLERANCE
+from vestige.statistics.equivalence import EQUIVALENCE_MARGIN
+
+__all__ = ["NOT_TESTED", "Verdict", "sentence", "stage_words", "verdict"]
+
+NOT_TESTED = "Recovery by fine-tuning was not tested."
+
+_STAGES = {
+    "pilot": "This was a pilot with settings as they come, not a confirmation.",
+    "development": "This was development, on the rows that settings were chosen with, not a confirmation.",
+    "screening": "This was a screening: nothing is corrected for the number of models tried.",
+    "exploratory": "This was exploratory: choices were made after seeing results.",
+    "excluded": "This result is excluded from conclusions.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The sentence in its parts. measured: what was found. decision: the rule's answer and why.
+
+    limits: what the finding is not, each a sentence. `str()` joins all of them.
+    """
+
+    measured: str
+    decision: str
+    limits: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.measured, self.decision, *self.limits) if part)
+
+
+def sentence(assessment: Assessment, label: str) -> str:
+    """The verdict on the model `label`, with its conditions. Raises InputError for an unknown label."""
+    return str(verdict(assessment, label))
+
+
+def verdict(assessment: Assessment, label: str) -> Verdict:
+    """The verdict on the model `label` in its parts. Raises InputError for an unknown label."""
+    try:
+        model = assessment.model_named(label)
+    except KeyError:
+        labels = [item.label for item in assessment.models]
+        raise InputError(
+            f"model {short(label)}", "no such model", "a label of the assessment", did_you_mean(label, labels)
+        ) from None
+    if model.role == "full":
+        text = f"{_quoted(model)} is the full model, before unlearning: it is where the others start."
+        return Verdict(measured=text, decision="", limits=())
+    if model.role == "oracle":
+        text = f"{_quoted(model)} is retrained without the deleted rows: it is what the others are held to."
+        return Verdict(measured=text, decision="", limits=())
+    if not assessment.has_oracle:
+        return Verdict(
+            measured=_without_oracle(assessment, model),
+            decision="Fidelity to retraining cannot be assessed: no model retrained without the deleted rows "
+            "was given.",
+            limits=(*_stage(assessment), NOT_TESTED),
+        )
+    return Verdict(
+        measured=_measured(assessment, model),
+        decision=_decision(assessment, model),
+        limits=(
+            *_equivalence(assessment, model),
+            *_unstable(assessment, model),
+            *_coarse(assessment, model),
+            *_gate(assessment),
+            *_stage(assessment),
+            NOT_TESTED,
+        ),
+    )
+
+
+def stage_words(stage: str) -> str:
+    """What a stage means for how far its result carries; empty where it needs no warning."""
+    return _STAGES.get(stage, "")
+
+
+def _quoted(model: ModelAssessment) -> str:
+    return f"“{short(model.label)}”"
+
+
+def _named(model: ModelAssessment) -> str:
+    return f"the {'control' if model.control else 'unlearned model'} {_quoted(model)}"
+
+
+def _rows(assessment: Assessment) -> str:
+    """`On 428 deleted training rows and 160 unseen rows of the 4 deleted intents`."""
+    deleted, unseen = view_count(assessment, "F"), view_count(assessment, "G")
+    kind = assessment.unit_kind
+    parts = []
+    if deleted is not None:
+        parts.append(counted(deleted.rows, "deleted training row", "deleted training rows"))
+    if unseen is not None:
+        rows = counted(unseen.rows, "unseen row", "unseen rows")
+        if kind in ("class", "association", "cluster") and deleted is not None:
+            parts.append(f"{rows} of the {unit_words(kind, deleted.units)}")
+        else:
+            parts.append(f"{rows} like {'them' if parts else 'the deleted ones'}")
+    return f"On {listed(parts)}"
+
+
+def _utility(assessment: Assessment, model: ModelAssessment) -> str:
+    accuracy, ece = change(assessment, model, "accuracy"), change(assessment, model, "ece")
+    if accuracy is None or ece is None:
+        return "retained accuracy and calibration error were not measured"
+    if isinstance(accuracy.value, Undefined) or isinstance(ece.value, Undefined):
+        reasons = {str(item.value) for item in (accuracy, ece) if isinstance(item.value, Undefined)}
+        return f"the change of retained accuracy or calibration error is {listed(sorted(reasons))}"
+    return (
+        f"retained accuracy changed by {styled(accuracy.value, 'points')} points and calibration error by "
+        f"{styled(ece.value, 'signed')}"
+    )
+
+
+def _measured(assessment: Assessment, model: ModelAssessment) -> str:
+    if model.decision == "displacement within noise":
+        return _within_noise(assessment, model)
+    progress = {view: measure(model, "progress", view) for view in ("F", "G")}
+    known = {view: item for view, item in progress.items() if item is not None}
+    lost = {view: item.value.undefined for view, item in known.items() if isinstance(item.value, Undefined)}
+    utility = _utility(assessment, model)
+    retrained = "a model retrained without them"
+    if not known:
+        return f"{_rows(assessment)}, progress was not measured; {utility}."
+    if lost:
+        where = listed([f"{view_words(view, assessment.unit_kind)} ({why})" for view, why in lost.items()])
+        rest = [
+            f"{estimate_text(item, 'percent')} on {view_words(view, assessment.unit_kind)}"
+            for view, item in known.items()
+            if view not in lost
+        ]
+        also = f"; it closed {rest[0]} ({_interval_conditions(*known.values())})" if rest else ""
+        return (
+            f"{_rows(assessment)}, the share of its distance to {retrained} that {_named(model)} closed is "
+            f"undefined on {where}{also}; {utility}."
+        )
+    worse = [view for view in known if (_gain(model, view) or 0.0) <= 0]
+    texts = [estimate_text(item, "percent") for item in known.values()]
+    how = _interval_conditions(*known.values())
+    if not worse:
+        return (
+            f"{_rows(assessment)}, {_named(model)} closed {listed(texts)} of its distance to {retrained} "
+            f"({how}); {utility}."
+        )
+    where = (
+        "either of the two"
+        if len(worse) == len(known) == 2
+        else listed([f"the {view_words(view, assessment.unit_kind)}" for view in worse])
+    )
+    return (
+        f"{_rows(assessment)}, {_named(model)} did not come closer to {retrained} on {where}: progress was "
+        f"{listed(texts)} ({how}); {utility}."
+    )
+
+
+def _gain(model: ModelAssessment, view: str) -> float | None:
+    gain = value_of(measure(model, "gain", view))
+    return gain if gain is not None else value_of(measure(model, "progress", view))
+
+
+def _interval_conditions(*estimates: Estimate) -> str:
+    """Conditions of the row intervals; stated once when they agree."""
+    texts = list(dict.fromkeys(conditions(item.row) for item in estimates))
+    return "; ".join(texts)
+
+
+def _decision(assessment: Assessment, model: ModelAssessment) -> str:
+    decision = model.decision
+    if isinstance(decision, Undefined):
+        return f"No decision: {plain(decision.undefined)}."
+    reason = ""
+    if decision == "positive, unconfirmed":
+        views = [
+            f"the {view_words(view, assessment.unit_kind)}"
+            for view in ("F", "G")
+            if (bounds := row_interval(measure(model, "gain", view))) is not None and bounds.low <= 0
+        ]
+        if views:
+            reason = f": the interval of the gain reaches zero on {listed(views)}"
+    elif decision == "infeasible":
+        reason = _infeasible(assessment, model)
+    return f"Decision: {decision}{reason}."
+
+
+def _infeasible(assessment: Assessment, model: ModelAssessment) -> str:
+    accuracy = value_of(change(assessment, model, "accuracy"))
+    ece = value_of(change(assessment, model, "ece"))
+    reasons = []
+    if accuracy is not None and accuracy < -MARGIN - TOLERANCE:
+        reasons.append("retained accuracy fell by more than the 2 points allowed")
+    if ece is not None and ece > MARGIN + TOLERANCE:
+        reasons.append("calibration error rose by more than the 0.02 allowed")
+    return f": {listed(reasons)}" if reasons else ""
+
+
+def _within_noise(assessment: Assessment, model: ModelAssessment) -> str:
+    """The measured part where the intervention gate stopped: nothing to close that stands out from noise."""
+    failed: list[tuple[str, float, float]] = []
+    for view in ("F", "G"):
+        start, floor = value_of(starting(assessment, view)), value_of(noise(assessment, "full", view))
+        if start is not None and floor is not None and start <= 2 * floor:
+            failed.append((view_words(view, assessment.unit_kind), start, floor))
+    why = ""
+    if failed:
+        starts = listed([styled(start, "number") for _, start, _ in failed])
+        floors = listed([styled(floor, "number") for _, _, floor in failed])
+        why = (
+            f": on the {listed([words for words, _, _ in failed])} the full model is {starts} from a model "
+            f"retrained without them, not more than twice what two full trainings differ by ({floors})"
+        )
+    text = f"{_rows(assessment)}, there is nothing to close that can be told from training noise{why}."
+    left = [item for view in ("F", "G") if (item := remaining(model, view)) is not None]
+    name = _named(model)
+    if left:
+        distances = listed([estimate_text(item, "number") for item in left])
+        text += (
+            f" {name[0].upper()}{name[1:]} is {distances} from the retrained model "
+            f"({_interval_conditions(*left)}); {_utility(assessment, model)}."
+        )
+    return text
+
+
+def _equivalence(assessment: Assessment, model: ModelAssessment) -> tuple[str, ...]:
+    if model.equivalent is True:
+        bound = row_interval(model.equivalence if isinstance(model.equivalence, Estimate) else None)
+        upper = (
+            f" by at most {styled(bound.high, 'number')}" if bound else f" by at most {EQUIVALENCE_MARGIN}"
+        )
+        return (
+            f"It is shown to be equivalent to retraining within {EQUIVALENCE_MARGIN}: on both kinds of row, "
+            f"the remaining distance exceeds what two retrainings differ by{upper} (upper 95 % bound).",
+        )
+    claim = "It is not shown to be equivalent to retraining"
+    found: list[tuple[float, str]] = []
+    missing: list[str] = []
+    for view in ("F", "G"):
+        distance = value_of(remaining(model, view))
+        if distance is None:
+            continue
+        floor = noise(assessment, "oracle", view)
+        floor_value = value_of(floor)
+        if floor_value is None:
+            reason = floor.value.undefined if floor and isinstance(floor.value, Undefined) else "not measured"
+            missing.append(plain(reason))
+            continue
+        pairs = noise_pairs(assessment, "oracle", view)
+        known = styled(floor_value, "ratio" if floor_value >= 0.01 else "small")
+        if pairs is not None:
+            known += f", {number_word(pairs)} {'pair' if pairs == 1 else 'pairs'}"
+        times = distance / floor_value if floor_value > 0 else float("inf")
+        text = (
+            f"the remaining distance on the {view_words(view, assessment.unit_kind)}, "
+            f"{styled(distance, 'ratio')}, {_times(times)} what two retrainings differ by ({known})"
+        )
+        found.append((times, text))
+    if found:
+        return (f"{claim}: {max(found)[1]}.",)
+    if missing:
+        return (f"{claim}: what two retrainings differ by is not known ({missing[0]}).",)
+    return (f"{claim}.",)
+
+
+def _times(ratio: float) -> str:
+    if ratio <= 1:
+        return "is no larger than"
+    if ratio < 1.5:
+        return f"is {ratio:.1f} times"
+    if ratio == float("inf"):
+        return "is not zero, unlike"
+    whole = round(ratio)
+    return "is about twice" if whole == 2 else f"is about {number_word(whole)} times"
+
+
+def _unstable(assessment: Assessment, model: ModelAssessment) -> tuple[str, ...]:
+    texts = []
+    for view in ("F", "G"):
+        progress = measure(model, "progress", view)
+        if progress is None or not progress.unstable:
+            continue
+        start = value_of(starting(assessment, view))
+        size = f", {styled(start, 'number')}," if start is not None else ""
+        texts.append(
+            f"Progress on the {view_words(view, assessment.unit_kind)} is unstable: the distance it is a "
+            f"share of{size} is small."
+        )
+    return tuple(texts)
+
+
+def _coarse(assessment: Assessment, model: ModelAssessment) -> tuple[str, ...]:
+    units = few_units(assessment)
+    if units is None:
+        return ()
+    noun = unit_noun(assessment.unit_kind)
+    many = unit_words(assessment.unit_kind, units)
+    estimates = [item for view in ("F", "G") if (item := measure(model, "progress", view)) is not None]
+    bounds = [interval_text(item.unit, "percent") for item in estimates if isinstance(item.unit, Interval)]
+    if units > 1 and bounds:
+        return (f"With {many}, intervals over {noun} are coarse: {listed(bounds)}.",)
+    return (f"With {many}, no interval over {noun} is stated.",)
+
+
+def _gate(assessment: Assessment) -> tuple[str, ...]:
+    if "not run" not in assessment.intervention_gate:
+        return ()
+    return ("Gate not run: what two full trainings differ by is not known.",)
+
+
+def _stage(assessment: Assessment) -> tuple[str, ...]:
+    text = stage_words(assessment.stage)
+    return (text,) if text else ()
+
+
+def _without_oracle(assessment: Assessment, model: ModelAssessment) -> str:
+    """What can be said without a retrained model: where probability is now, and the utility."""
+    deleted = counted(len(assessment.forgotten), "deleted intent", "deleted intents")
+    metric, what = (
+        ("forgotten_mass", f"to the {deleted}")
+        if assessment.forgotten
+        else (
+            "gold_probability",
+            "to the right option",
+        )
+    )
+    full = first_full(assessment)
+    after = [item for view in ("F", "G") if (item := measure(model, metric, view)) is not None]
+    before = [
+        item for view in ("F", "G") if full is not None and (item := measure(full, metric, view)) is not None
+    ]
+    utility = _utility(assessment, model)
+    if not after:
+        return f"{_rows(assessment)}, where probability went was not measured; {utility}."
+    now = listed([estimate_text(item, "ratio") for item in after])
+    then = f", the full model {listed([_bare(item) for item in before])}" if before else ""
+    return (
+        f"{_rows(assessment)}, {_named(model)} gives {what} a mean probability of {now}{then} "
+        f"({_interval_conditions(*after)}); {utility}."
+    )
+
+
+def _bare(estimate: Estimate) -> str:
+    return str(estimate.value) if isinstance(estimate.value, Undefined) else styled(estimate.value, "ratio")

@@ -1,0 +1,618 @@
+"""Tables of an assessment: what the console, the HTML page, CSV and LaTeX files are made from."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from vestige.contracts import Assessment, Estimate, Interval, ModelAssessment, Undefined, View
+from vestige.report.measures import (
+    change,
+    measure,
+    noise,
+    remaining,
+    row_interval,
+    starting,
+    unlearned_models,
+    value_of,
+)
+from vestige.report.words import (
+    Style,
+    conditions,
+    estimate_text,
+    interval_text,
+    plain,
+    probability,
+    short,
+    styled,
+)
+from vestige.statistics.equivalence import EQUIVALENCE_MARGIN
+
+__all__ = [
+    "LONG_COLUMNS",
+    "Cell",
+    "Column",
+    "Row",
+    "Table",
+    "cell",
+    "comparison_table",
+    "equivalence_table",
+    "interval_notes",
+    "long_rows",
+    "measurement_tables",
+    "noise_table",
+    "reliability_table",
+    "style_of",
+    "to_csv",
+    "to_tex",
+    "verdict_rows",
+    "verdict_table",
+    "verdict_value",
+]
+
+EMPTY = "–"
+"""Shown where a number does not apply to a model."""
+
+_STYLES: dict[str, Style] = {
+    "progress": "percent",
+    "accuracy": "share",
+    "forgotten_accuracy": "share",
+    "completeness": "share",
+    "churn": "share",
+    "delta_accuracy": "points",
+    "delta_ece": "signed",
+    "gain": "signed",
+    "suppression": "ratio",
+    "aligned_coefficient": "ratio",
+    "relative_residual": "ratio",
+    "identity_error": "small",
+    "zero_rows": "count",
+    "zero_displacement_rows": "count",
+}
+_DERIVED = {
+    "excess_distance": ("Excess distance", "oracle distance minus what two retrainings differ by"),
+    "identity_error": ("Geometry identity error", "largest error of the split into parts, should be 0"),
+    "zero_displacement_rows": ("Rows that retraining does not move", "counted, not divided by"),
+    "minimum_detectable_gain": ("Minimum detectable gain", "smallest true gain found with 80 % power"),
+}
+VIEWS: tuple[View, ...] = ("F", "G", "R")
+_ALL_VIEWS = ("F", "G", "F+G", "R")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One cell. text: the value. row, unit: bounds in brackets or `undefined: reason`. note: beside it.
+
+    change: the difference from the full model with its row interval, where that belongs beside the value.
+    estimate: what the cell was printed from, for files that need the numbers.
+    """
+
+    text: str
+    row: str = ""
+    unit: str = ""
+    change: str = ""
+    note: str = ""
+    unstable: bool = False
+    undefined: bool = False
+    estimate: Estimate | None = None
+
+    def __str__(self) -> str:
+        parts = [self.text, self.row if self.row.startswith("[") else ""]
+        parts.append(f"({self.change})" if self.change else "")
+        text = " ".join(part for part in parts if part)
+        return f"{text} (unstable)" if self.unstable else text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column. title: its head in plain words. detail: a second, smaller line. view: F, G, R or empty."""
+
+    key: str
+    title: str
+    detail: str = ""
+    view: str = ""
+    numeric: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One row. label: its head. role: of the model, or empty. tag: what stands behind the label."""
+
+    label: str
+    cells: tuple[Cell, ...]
+    role: str = ""
+    tag: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of text. head: title of the first column. notes: what its intervals are."""
+
+    key: str
+    caption: str
+    head: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    notes_are: str = "Brackets"
+
+    def header(self) -> list[str]:
+        """Column titles in one line each: `closed F`."""
+        return [self.head, *(f"{item.title} {item.view}".strip() for item in self.columns)]
+
+    def text_rows(self) -> Iterator[list[str]]:
+        """Rows as strings, values with their row intervals: what a console prints."""
+        for row in self.rows:
+            yield [short(row.label), *(str(cell) for cell in row.cells)]
+
+
+def style_of(metric: str) -> Style:
+    """How a metric is printed."""
+    return _STYLES.get(metric, "number")
+
+
+def cell(estimate: Estimate | None, style: Style) -> Cell:
+    """The cell of an estimate: a dash where not measured, `undefined: reason` where it does not exist."""
+    if estimate is None:
+        return Cell(text=EMPTY)
+    if isinstance(estimate.value, Undefined):
+        return Cell(text=plain(estimate.value), undefined=True, estimate=estimate, note=plain(estimate.note))
+    return Cell(
+        text=styled(estimate.value, style),
+        row=plain(interval_text(estimate.row, style)),
+        unit=plain(interval_text(estimate.unit, style)),
+        note=plain(estimate.note),
+        unstable=estimate.unstable,
+        estimate=estimate,
+    )
+
+
+def verdict_table(assessment: Assessment) -> Table:
+    """Models by what decides: progress, remaining distance, utility and the decision.
+
+    Rows: full models, models under test, controls, oracles. Without an oracle the distances are replaced by
+    the probability left on the forgotten options, or on the right option where none is forgotten.
+    """
+    columns = [Column(key="decision", title="decision", numeric=False)]
+    kinds: list[tuple[str, str, str, str]] = []
+    if assessment.has_oracle:
+        kinds += [("progress", view, "distance closed", "progress") for view in ("F", "G")]
+        kinds += [("oracle_distance", view, "remaining distance", "JS, 0 to 1") for view in ("F", "G")]
+    else:
+        left = (
+            ("forgotten_mass", "on deleted intents")
+            if assessment.forgotten
+            else ("gold_probability", "on gold")
+        )
+        kinds += [(left[0], view, left[1], "mean probability") for view in ("F", "G")]
+    kinds += [
+        ("accuracy", "R", "retained accuracy", "change in points"),
+        ("ece", "R", "calibration error", "ECE and its change"),
+    ]
+    columns += [Column(key=key, title=title, detail=detail, view=view) for key, view, title, detail in kinds]
+    tested = [model for model in assessment.models if model.role == "unlearned"]
+    with_p = any(model.p_value for model in tested) and assessment.has_oracle
+    corrected = bool(assessment.family)
+    if with_p:
+        columns.append(Column(key="p", title="p", detail="Holm" if corrected else "uncorrected"))
+    rows = []
+    for model in _ordered(assessment):
+        cells = [Cell(text=_decision_text(model), undefined=isinstance(model.decision, Undefined))]
+        for key, view, _, _ in kinds:
+            if model.role == "oracle" and key == "oracle_distance":
+                cells.append(Cell(text=styled(0.0, "number"), note="by definition"))
+                continue
+            found = cell(verdict_value(assessment, model, key, view), style_of(key))
+            cells.append(_with_change(assessment, model, key, found) if view == "R" else found)
+        if with_p:
+            cells.append(_p_cell(model, corrected))
+        rows.append(_row(model, cells))
+    estimates = [item.estimate for row in rows for item in row.cells if item.estimate is not None]
+    return Table(
+        key="verdict",
+        caption="Models and what decides",
+        head="model",
+        columns=tuple(columns),
+        rows=tuple(rows),
+        notes=tuple(interval_notes(estimates, units=False)),
+    )
+
+
+def verdict_value(assessment: Assessment, model: ModelAssessment, metric: str, view: str) -> Estimate | None:
+    """What the verdict table shows of `metric` on a view: None where it does not apply to the role."""
+    if metric.startswith("delta_"):
+        return change(assessment, model, metric.removeprefix("delta_")) if model.role == "unlearned" else None
+    if metric == "oracle_distance":
+        return remaining(model, view)
+    if metric == "progress" and model.role != "unlearned":
+        return None
+    return measure(model, metric, view)
+
+
+def measurement_tables(assessment: Assessment) -> tuple[Table, ...]:
+    """Everything that was measured, one table a view: metrics down, models across."""
+    tables = []
+    models = list(_ordered(assessment))
+    for view in _ALL_VIEWS:
+        names = list(
+            dict.fromkeys(
+                metric
+                for model in models
+                for key in model.metrics
+                for metric, _, found in [key.rpartition(".")]
+                if found == view or (view == "F+G" and found in ("FG", "both"))
+            )
+        )
+        if not names:
+            continue
+        rows = []
+        estimates: list[Estimate] = []
+        for name in names:
+            found = [measure(model, name, view) for model in models]
+            estimates += [item for item in found if item is not None]
+            title, definition = metric_words(name)
+            rows.append(
+                Row(label=title, detail=definition, cells=tuple(cell(item, style_of(name)) for item in found))
+            )
+        tables.append(
+            Table(
+                key=f"measured-{view}",
+                caption=f"Everything measured on {view}",
+                head="measure",
+                columns=tuple(
+                    Column(key=model.label, title=model.label, detail=model.role) for model in models
+                ),
+                rows=tuple(rows),
+                notes=tuple(interval_notes(estimates, units=True)),
+            )
+        )
+    return tuple(tables)
+
+
+def noise_table(assessment: Assessment) -> Table:
+    """Displacement beside the noise floors, a row a quantity, a column a view."""
+    views = [
+        view for view in ("F", "G", "R") if starting(assessment, view) or noise(assessment, "full", view)
+    ]
+    rows = []
+    estimates: list[Estimate] = []
+    for label, kind in (
+        ("displacement: full model to retrained", ""),
+        ("two full trainings", "full"),
+        ("two retrainings", "oracle"),
+    ):
+        found = [noise(assessment, kind, view) if kind else starting(assessment, view) for view in views]
+        estimates += [item for item in found if item is not None]
+        rows.append(Row(label=label, cells=tuple(cell(item, "number") for item in found)))
+    if assessment.minimum_detectable_gain:
+        gains: list[Estimate | None] = [
+            Estimate(value=assessment.minimum_detectable_gain[view])
+            if view in assessment.minimum_detectable_gain
+            else None
+            for view in views
+        ]
+        rows.append(
+            Row(
+                label="smallest gain these rows could show",
+                cells=tuple(cell(item, "number") for item in gains),
+            )
+        )
+    return Table(
+        key="noise",
+        caption="Distance to close, and what training alone moves",
+        head="distance",
+        columns=tuple(Column(key=view, title="", view=view) for view in views),
+        rows=tuple(rows),
+        notes=tuple(interval_notes(estimates, units=False)),
+    )
+
+
+def comparison_table(assessment: Assessment) -> Table:
+    """Paired differences of oracle distance between models on the same rows: pairs down, views across."""
+    pairs = dict.fromkeys((item.first, item.second) for item in assessment.comparisons)
+    found = {(item.first, item.second, item.view): item.difference for item in assessment.comparisons}
+    views = [view for view in VIEWS if any(item.view == view for item in assessment.comparisons)]
+    rows = [
+        Row(
+            label=f"{short(first)} − {short(second)}",
+            cells=tuple(cell(found.get((first, second, view)), "signed") for view in views),
+        )
+        for first, second in pairs
+    ]
+    return Table(
+        key="comparisons",
+        caption="Method against method",
+        head="first − second",
+        columns=tuple(Column(key=view, title="difference of distance", view=view) for view in views),
+        rows=tuple(rows),
+        notes=tuple(interval_notes([item.difference for item in assessment.comparisons], units=False)),
+    )
+
+
+def equivalence_table(assessment: Assessment) -> Table:
+    """Remaining distance beyond what two retrainings differ by, a row a model; no rows where undefined."""
+    rows = []
+    estimates = []
+    for model in unlearned_models(assessment):
+        found = model.equivalence
+        if not isinstance(found, Estimate):
+            continue
+        estimates.append(found)
+        bound = found.row.high if isinstance(found.row, Interval) else None
+        rows.append(
+            Row(
+                label=model.label,
+                cells=(
+                    replace(cell(found, "signed"), row=""),
+                    Cell(text=EMPTY if bound is None else styled(bound, "signed")),
+                    Cell(text="shown" if model.equivalent is True else "not shown"),
+                ),
+            )
+        )
+    return Table(
+        key="equivalence",
+        caption=f"Equivalent to retraining? Shown where the upper bound is at most {EQUIVALENCE_MARGIN}",
+        head="model",
+        columns=(
+            Column(key="excess", title="distance beyond retraining noise"),
+            Column(key="bound", title="upper 95 % bound"),
+            Column(key="equivalent", title="equivalence", numeric=False),
+        ),
+        rows=tuple(rows),
+        notes_are="Bounds",
+        notes=tuple(interval_notes(estimates, units=False)),
+    )
+
+
+def reliability_table(model: ModelAssessment) -> Table:
+    """The bins of a reliability diagram."""
+    rows = []
+    for item in model.reliability:
+        numbers = [
+            Cell(text=plain(value), undefined=True)
+            if isinstance(value, Undefined)
+            else Cell(text=styled(value, "share"))
+            for value in (item.confidence, item.accuracy)
+        ]
+        rows.append(
+            Row(
+                label=f"({item.low:.3f}, {item.high:.3f}]" if item.low else f"[0, {item.high:.3f}]",
+                cells=(Cell(text=styled(item.rows, "count")), *numbers),
+            )
+        )
+    return Table(
+        key="reliability",
+        caption="Reliability on R",
+        head="top probability",
+        columns=(
+            Column(key="rows", title="rows"),
+            Column(key="confidence", title="mean confidence"),
+            Column(key="accuracy", title="accuracy"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def interval_notes(estimates: Iterable[Estimate], *, units: bool) -> list[str]:
+    """What the brackets are: kind, level, draws, seed and condition of every interval, each said once.
+
+    units: also those of the unit intervals.
+    """
+    seen: dict[tuple[str, float, int, str], list[Interval]] = {}
+    for estimate in estimates:
+        for interval in (estimate.row, estimate.unit if units else None):
+            if isinstance(interval, Interval):
+                key = (interval.kind, interval.level, interval.draws, interval.condition)
+                seen.setdefault(key, []).append(interval)
+    return [
+        conditions(found[0], seeds=sorted({item.seed for item in found}))
+        for key, found in sorted(seen.items(), key=lambda item: (not item[0][0].startswith("row"), item[0]))
+    ]
+
+
+def metric_words(name: str) -> tuple[str, str]:
+    """Title and definition of a metric: from the registry, else the name with spaces and nothing."""
+    from vestige.metrics import METRICS
+
+    for metric in METRICS:
+        if metric.name == name:
+            return metric.title, metric.definition
+    if name in _DERIVED:
+        return _DERIVED[name]
+    base = name.removeprefix("delta_")
+    if base != name:
+        title, _ = metric_words(base)
+        return f"{title}, change", "unlearned minus full model"
+    return name.replace("_", " "), ""
+
+
+LONG_COLUMNS = (
+    "assessment",
+    "stage",
+    "model",
+    "role",
+    "control",
+    "decision",
+    "metric",
+    "view",
+    "value",
+    "undefined",
+    "row_low",
+    "row_high",
+    "row_seed",
+    "unit_low",
+    "unit_high",
+    "unit_seed",
+    "kind",
+    "level",
+    "draws",
+    "condition",
+    "rows",
+    "units",
+    "unstable",
+    "note",
+)
+
+
+def long_rows(assessments: Sequence[Assessment]) -> Iterator[list[str]]:
+    """Every number with its interval, one a line, full precision: the rows of `measurements.csv`."""
+    for assessment in assessments:
+        for model in _ordered(assessment):
+            for key, estimate in model.metrics.items():
+                metric, _, view = key.rpartition(".")
+                row = estimate.row if isinstance(estimate.row, Interval) else None
+                unit = estimate.unit if isinstance(estimate.unit, Interval) else None
+                known = row or unit
+                lost = isinstance(estimate.value, Undefined)
+                yield [
+                    assessment.name,
+                    assessment.stage,
+                    model.label,
+                    model.role,
+                    str(model.control).lower(),
+                    _decision_text(model) if model.role == "unlearned" else "",
+                    metric,
+                    view,
+                    "" if lost else repr(estimate.value),
+                    estimate.value.undefined if isinstance(estimate.value, Undefined) else "",
+                    *_bounds(row),
+                    *_bounds(unit),
+                    known.kind if known else "",
+                    repr(known.level) if known else "",
+                    str(known.draws) if known else "",
+                    known.condition if known else "",
+                    "" if estimate.rows is None else str(estimate.rows),
+                    "" if estimate.units is None else str(estimate.units),
+                    str(estimate.unstable).lower(),
+                    estimate.note,
+                ]
+
+
+def verdict_rows(assessments: Sequence[Assessment]) -> Iterator[list[str]]:
+    """`verdicts.csv`: a header, then a line a model of every record; numbers in full precision.
+
+    A number that is undefined or was not measured is empty; the reason stands in `measurements.csv`.
+    """
+    keys = [(metric, view) for metric in ("progress", "gain", "oracle_distance") for view in ("F", "G")]
+    keys += [(metric, "R") for metric in ("accuracy", "delta_accuracy", "ece", "delta_ece")]
+    header = ["assessment", "stage", "model", "role", "method", "control", "decision"]
+    for metric, view in keys:
+        header += [f"{metric}_{view}", f"{metric}_{view}_low", f"{metric}_{view}_high"]
+    yield [*header, "p_both", "p_holm", "intervention_gate", "condition"]
+    for assessment in assessments:
+        for model in _ordered(assessment):
+            line = [assessment.name, assessment.stage, model.label, model.role, model.method]
+            line += [str(model.control).lower(), _decision_text(model).replace(EMPTY, "")]
+            for metric, view in keys:
+                found = verdict_value(assessment, model, metric, view)
+                line += [_full_precision(value_of(found)), *_bounds(row_interval(found))[:2]]
+            for kind in ("both", "holm"):
+                p = model.p_value.get(kind)
+                line.append(_full_precision(None if isinstance(p, Undefined) else p))
+            yield [*line, assessment.intervention_gate, assessment.condition]
+
+
+def _full_precision(value: float | None) -> str:
+    return "" if value is None else repr(value)
+
+
+def to_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """CSV text, UTF-8, one header line, newline endings."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+_TEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "…": r"\dots{}",
+    "–": "--",
+    "−": "$-$",
+}
+
+
+def tex_text(text: str) -> str:
+    """`text` with everything that LaTeX reads as a command escaped."""
+    return "".join(_TEX.get(char, char) for char in plain(text))
+
+
+def to_tex(table: Table, *, caption: str = "") -> str:
+    """A booktabs table. Intervals stand behind their values; notes become a paragraph under it.
+
+    caption: default the table's own.
+    """
+    alignment = "l" + "".join("r" if column.numeric else "l" for column in table.columns)
+    lines = [
+        r"\begin{table}",
+        rf"\caption{{{tex_text(short(caption or table.caption, 200))}}}",
+        rf"\begin{{tabular}}{{{alignment}}}",
+        r"\toprule",
+        " & ".join(tex_text(item) for item in table.header()) + r" \\",
+        r"\midrule",
+        *(" & ".join(tex_text(item) for item in row) + r" \\" for row in table.text_rows()),
+        r"\bottomrule",
+        r"\end{tabular}",
+        *(rf"\par\footnotesize {table.notes_are}: {tex_text(note)}." for note in table.notes),
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _bounds(interval: Interval | None) -> list[str]:
+    return ["", "", ""] if interval is None else [repr(interval.low), repr(interval.high), str(interval.seed)]
+
+
+def _ordered(assessment: Assessment) -> Iterator[ModelAssessment]:
+    yield from (model for model in assessment.models if model.role == "full")
+    yield from unlearned_models(assessment)
+    yield from (model for model in assessment.models if model.role == "oracle")
+
+
+def _row(model: ModelAssessment, cells: Sequence[Cell]) -> Row:
+    tag = {"full": "full model", "oracle": "retrained"}.get(model.role, "control" if model.control else "")
+    method = f"method {short(model.method)}" if model.method and model.method != model.label else ""
+    return Row(label=model.label, role=model.role, tag=tag, detail=method, cells=tuple(cells))
+
+
+def _decision_text(model: ModelAssessment) -> str:
+    if model.role != "unlearned":
+        return EMPTY
+    return plain(model.decision)
+
+
+def _with_change(assessment: Assessment, model: ModelAssessment, metric: str, found: Cell) -> Cell:
+    """The cell of a model under test with the change from the full model in place of the value's interval."""
+    key = f"delta_{metric}"
+    moved = verdict_value(assessment, model, key, "R")
+    if moved is None:
+        return found
+    return replace(found, row="", change=estimate_text(moved, style_of(key)), estimate=moved)
+
+
+def _p_cell(model: ModelAssessment, corrected: bool) -> Cell:
+    value = model.p_value.get("holm") if corrected else None
+    tag = "Holm"
+    if value is None:
+        value, tag = model.p_value.get("both"), "uncorrected"
+    if value is None:
+        return Cell(text=EMPTY)
+    if isinstance(value, Undefined):
+        return Cell(text=plain(value), undefined=True)
+    return Cell(text=probability(value), note=tag if corrected and tag != "Holm" else "")
