@@ -84,19 +84,24 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from vestige import __version__
+
+        typer.echo(f"vestige {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and stop.", is_eager=True, callback=_print_version
+    ),
 ) -> None:
     """Measure what machine unlearning leaves behind.
 
     Exit codes: 0 done; 1 a stated threshold or check failed; 2 bad input; 130 interrupted.
     """
-    if version:
-        from vestige import __version__
-
-        typer.echo(f"vestige {__version__}")
-        raise typer.Exit
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

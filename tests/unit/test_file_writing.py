@@ -1,0 +1,79 @@
+"""Files appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from vestige.errors import InputError
+from vestige.files import atomic_path, reading, writable_folder, write_bytes, write_text
+
+
+def test_a_file_is_replaced_whole_with_ordinary_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file.txt"
+    write_text(path, "one\r\n")
+    write_bytes(path, "zwei ü".encode())
+    assert path.read_text("utf-8") == "zwei ü"
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
+    assert [item.name for item in path.parent.iterdir()] == ["file.txt"]
+
+
+def test_an_error_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    write_text(path, "old")
+
+    def half() -> None:
+        with atomic_path(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        half()
+    assert path.read_text() == "old"
+    assert [item.name for item in tmp_path.iterdir()] == ["file.txt"]
+
+
+@pytest.mark.parametrize(
+    ("code", "part"),
+    [
+        (errno.ENOSPC, "a full disk"),
+        (errno.EROFS, "Read-only file system"),
+        (errno.EACCES, "no permission to write"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(
+    code: int, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(InputError, match=part) as caught:
+        write_text(tmp_path / "file.txt", "x")
+    assert str(tmp_path / "file.txt") in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="a file where a folder is needed"):
+        writable_folder(tmp_path / "file")
+    with pytest.raises(InputError, match="a file where a folder is needed"):
+        write_text(tmp_path / "file" / "x.txt", "x")
+
+
+def test_a_folder_is_made_and_left_empty(tmp_path: Path) -> None:
+    assert list(writable_folder(tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_reading_names_the_path(tmp_path: Path) -> None:
+    for path, part in ((tmp_path / "none", "no such file"), (tmp_path, "a folder")):
+        with pytest.raises(InputError, match=part), reading(path):
+            path.read_bytes()
