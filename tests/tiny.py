@@ -8,60 +8,12 @@ from typing import Any
 
 from vestige.decision.schema import Option, Schema
 
-WORDS = tuple(
-    [
-        "card",
-        "lost",
-        "stolen",
-        "top",
-        "up",
-        "transfer",
-        "fee",
-        "cash",
-        "refund",
-        "pin",
-        "change",
-        "balance",
-        "rate",
-        "exchange",
-        "please",
-        "help",
-        "why",
-        "my",
-        "is",
-        "the",
-        "a",
-        "not",
-        "how",
-        "do",
-        "i",
-        "can",
-        "where",
-        "when",
-        "arrived",
-        "pending",
-        "failed",
-        "wrong",
-        "amount",
-        "new",
-        "old",
-        "virtual",
-        "phone",
-        "app",
-        "account",
-        "close",
-        "open",
-        "limit",
-        "raise",
-        "lower",
-        "country",
-        "travel",
-        "verify",
-        "identity",
-        "code",
-        "number",
-    ]
-)
+WORDS = """
+card lost stolen top up transfer fee cash refund pin change balance rate exchange please help why my is the a
+not how do i can where when arrived pending failed wrong amount new old virtual phone app account close open limit
+raise lower country travel verify identity code number
+""".split()  # noqa: SIM905
+
 
 OPTIONS = {
     "lost_card": "lost stolen card",

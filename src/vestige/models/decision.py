@@ -40,7 +40,7 @@ class ModelSettings(Record):
     lora_rank: int = Field(16, ge=1)
     lora_alpha: int = Field(32, ge=1)
     lora_dropout: float = Field(0.0, ge=0, lt=1)
-    dropout: float | None = Field(None, ge=0, lt=1)
+    dropout: float | None = Field(0.0, ge=0, lt=1)
     head_width: int = Field(64, ge=1)
     max_tokens: int = Field(128, ge=4)
 

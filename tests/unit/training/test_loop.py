@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fresh(folder: Path) -> SchemaModel:
-    return build_decision_model(ModelSettings(backbone=str(folder), lora_rank=4), seed=5)
+    return build_decision_model(ModelSettings(backbone=str(folder), lora_rank=4, dropout=None), seed=5)
 
 
 def rows(n: int = 40) -> TrainRows:
