@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -38,8 +39,8 @@ DRAWS = 5000
 LEVEL = 0.95
 ROW_SEEDS: Mapping[str, int] = {"F": 1, "G": 2, "R": 3}
 UNIT_SEED_OFFSET = 100
-_BLOCK = 4_000_000
-"""Entries of one block of counts: 32 MB of float64."""
+_BLOCK = 2_000_000
+"""Entries of one block of counts: 16 MB of float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,20 +102,12 @@ def row_counts(n: int, draws: int, seed: int, chunk: int | None = None) -> Itera
     """Blocks (b, n) of how often each of n rows was drawn; the blocks have `draws` rows together.
 
     Row k of all blocks counts `default_rng(seed).integers(0, n, (draws, n))[k]`, whatever the chunk (rows a
-    block, default: 32 MB). Each row sums to n. n = 0 gives blocks without columns.
+    block, default: 16 MB). Each row sums to n. n = 0 gives blocks without columns.
     """
     if n < 0 or draws < 1:
         raise ValueError(f"n must be at least 0 and draws at least 1, not {n} and {draws}")
-    rows = chunk or max(1, _BLOCK // max(n, 1))
-    generator = np.random.default_rng(seed)
-    for start in range(0, draws, rows):
-        b = min(rows, draws - start)
-        if n == 0:
-            yield np.zeros((b, 0))
-            continue
-        drawn = generator.integers(0, n, (b, n))
-        drawn += (np.arange(b) * n)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=b * n).reshape(b, n).astype(np.float64)
+    for drawn in _drawn(n, draws, seed, chunk):
+        yield _count(drawn, np.empty(drawn.shape))
 
 
 def bootstrap_rows(
@@ -282,11 +275,34 @@ def _pooled(items: Mapping[str, RowTerms]) -> tuple[Floats, dict[str, NDArray[np
 def _resampled(terms: Floats, draws: int, seed: int, chunk: int | None) -> Floats:
     """Sums (B, K) of the terms (n, K) in every draw."""
     sums = np.empty((draws, terms.shape[1]))
+    block = np.empty((0, len(terms)))
     start = 0
-    for counts in row_counts(len(terms), draws, seed, chunk):
-        np.matmul(counts, terms, out=sums[start : start + len(counts)])
-        start += len(counts)
+    # The generator works on the next block, without the interpreter's lock, while this one is counted.
+    with ThreadPoolExecutor(max_workers=1) as ahead:
+        blocks = _drawn(len(terms), draws, seed, chunk)
+        following = ahead.submit(next, blocks, None)
+        while (drawn := following.result()) is not None:
+            following = ahead.submit(next, blocks, None)
+            block = block if len(block) else np.empty(drawn.shape)
+            counts = _count(drawn, block[: len(drawn)])
+            np.matmul(counts, terms, out=sums[start : start + len(drawn)])
+            start += len(drawn)
     return sums
+
+
+def _drawn(n: int, draws: int, seed: int, chunk: int | None) -> Iterator[NDArray[np.int64]]:
+    """Blocks (b, n) of `default_rng(seed).integers(0, n, (draws, n))`, in order."""
+    rows = chunk or max(1, _BLOCK // max(n, 1))
+    generator = np.random.default_rng(seed)
+    for start in range(0, draws, rows):
+        yield generator.integers(0, max(n, 1), (min(rows, draws - start), n))
+
+
+def _count(drawn: NDArray[np.int64], block: Floats) -> Floats:
+    """Fill block (b, n) with how often each of n rows was drawn in each of the b draws."""
+    for row, counts in zip(drawn, block, strict=True):
+        counts[:] = np.bincount(row, minlength=len(counts))
+    return block
 
 
 def _finish(

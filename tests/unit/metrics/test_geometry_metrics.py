@@ -18,7 +18,7 @@ def compute(name: str, p: np.ndarray, full: np.ndarray, oracle: np.ndarray) -> f
     return value_of(METRICS.get(name).compute(p=p, full=full, oracle=oracle))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.integers(0, 2**32), st.integers(2, 40), st.sampled_from([0.02, 0.3, 1.0, 10.0]))
 def test_identity_holds_in_every_row(seed: int, options: int, sharpness: float) -> None:
     rng = np.random.default_rng(seed)
@@ -85,7 +85,7 @@ def test_projection_of_known_points(v: list[float], expected: list[float]) -> No
     np.testing.assert_allclose(project_to_simplex([v])[0], expected, rtol=0, atol=1e-15)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(arrays(np.float64, (3, 6), elements=st.floats(-10, 10, allow_subnormal=False)))
 def test_projection_satisfies_the_optimality_conditions(v: np.ndarray) -> None:
     x = project_to_simplex(v)

@@ -193,8 +193,8 @@ def test_rule_accepts_exchangeable_gains_at_most_as_often_as_stated(views: str) 
     rng = np.random.default_rng(17)
     gains_f = rng.laplace(scale=0.1, size=(trials, n)) * rng.choice([-1, 1], size=(trials, n))
     gains_g = gains_f if views == "identical" else rng.normal(scale=0.1, size=(trials, n))
-    f = bootstrap_rows({str(j): mean_of(row) for j, row in enumerate(gains_f)}, draws=1000, seed=1)
-    g = bootstrap_rows({str(j): mean_of(row) for j, row in enumerate(gains_g)}, draws=1000, seed=2)
+    f = bootstrap_rows({str(j): mean_of(row) for j, row in enumerate(gains_f)}, draws=500, seed=1)
+    g = bootstrap_rows({str(j): mean_of(row) for j, row in enumerate(gains_g)}, draws=500, seed=2)
     decisions = [decide(f[name].estimate, f[name].low, g[name].estimate, g[name].low, 0.0, 0.0) for name in f]
     accepted = decisions.count("accepted") / trials
     assert accepted <= 0.025 + 3 * np.sqrt(0.025 * 0.975 / trials)
