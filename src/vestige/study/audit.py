@@ -1,0 +1,125 @@
+"""The audit of a run folder: what it claims, recomputed and checked by code that shares no metric with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from vestige.contracts import Record
+from vestige.errors import InputError
+from vestige.study import audit_files, audit_results
+from vestige.study.audit_folder import Finding, Folder
+from vestige.study.store import now
+
+__all__ = ["AuditReport", "Check", "audit_study"]
+
+Status = Literal["passed", "failed", "noted", "not checked"]
+
+
+class Check(Record):
+    """One check.
+
+    findings: what does not hold (failed), what a reader should know (noted), or why it could not be checked.
+    """
+
+    name: str
+    status: Status
+    detail: str
+    findings: tuple[str, ...] = ()
+
+
+class AuditReport(Record):
+    """Every check of a folder. tolerance: of recomputed values and bounds, for the order of additions."""
+
+    format: str = "vestige-audit-1"
+    time: str
+    tolerance: float
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no check failed."""
+        return all(check.status != "failed" for check in self.checks)
+
+    def check(self, name: str) -> Check:
+        """The check of this name. Raises KeyError."""
+        for item in self.checks:
+            if item.name == name:
+                return item
+        raise KeyError(name)
+
+
+CHECKS: tuple[tuple[str, str, Callable[[Folder], Finding]], ...] = (
+    ("files", "every file has the hash that was written down, and no file is a stranger", audit_files.files),
+    ("keys", "keys follow from identities; no key and no label occurs twice", audit_files.keys),
+    (
+        "requests",
+        "requests hash to their names, bundles are disjoint and in hash order",
+        audit_files.requests,
+    ),
+    ("reserved", "nothing of a reserved bundle was requested, trained or evaluated", audit_files.reserved),
+    ("exposure", "oracles and views keep deleted, unseen and retained rows apart", audit_files.exposure),
+    ("data", "requests, views and trained rows follow from the data set", audit_files.data),
+    ("coverage", "everything planned is there", audit_files.coverage),
+    ("freeze", "settings were frozen after tuning and before any evaluation", audit_files.freeze),
+    ("tuning", "chosen settings follow from the recorded candidates", audit_files.tuning),
+    (
+        "probabilities",
+        "tables are complete, aligned and those that were assessed",
+        audit_results.probabilities,
+    ),
+    (
+        "gates",
+        "eligibility, later failures and the intervention gate follow from probabilities",
+        audit_results.gates,
+    ),
+    ("distances", "every value is recomputed from probabilities", audit_results.values),
+    ("intervals", "every interval is recomputed from its draws and seed", audit_results.intervals),
+    ("decisions", "p-values, Holm's correction, equivalence and decisions follow", audit_results.decisions),
+    ("history", "changes of the plan, reruns and mixed environments", audit_files.history),
+)
+
+
+def audit_study(out: str | Path) -> AuditReport:
+    """Audit a run folder. Nothing is written. Raises InputError when it is no run folder."""
+    folder = Folder(Path(out))
+    if not folder.root.is_dir() or not (folder.root / "plan.json").is_file():
+        raise InputError(str(out), "no plan.json", "a run folder", "name the folder that `study run` wrote")
+    checks = [_run(folder, name, detail, check) for name, detail, check in CHECKS]
+    checks.append(_limits(folder))
+    return AuditReport(time=now(), tolerance=audit_results.TOLERANCE, checks=tuple(checks))
+
+
+def _run(folder: Folder, name: str, detail: str, check: Callable[[Folder], Finding]) -> Check:
+    try:
+        found = check(folder)
+    except (InputError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        # A record that cannot even be read as what it should be fails the check; it does not end the audit.
+        what = f"{type(error).__name__}: {error}" if not isinstance(error, InputError) else str(error)
+        return Check(name=name, status="failed", detail=detail, findings=(what,))
+    status: Status = "passed"
+    if found.failed:
+        status = "failed"
+    elif found.unchecked:
+        status = "not checked"
+    elif found.noted:
+        status = "noted"
+    said = f"{detail} ({found.count} {found.what})" if found.what else detail
+    return Check(
+        name=name, status=status, detail=said, findings=(*found.failed, *found.unchecked, *found.noted)
+    )
+
+
+def _limits(folder: Folder) -> Check:
+    """What no audit of this folder can check."""
+    limits = [
+        "that the weights give the stored probabilities: rerun a cell to compare",
+        "that clocks were right: order is taken from recorded times",
+        "what was looked at outside this folder",
+    ]
+    if (folder.root / "tuning.json").is_file():
+        limits.append("the development distances of tuning: probabilities of every epoch are not kept")
+    return Check(
+        name="limits", status="not checked", detail="what this folder cannot show", findings=tuple(limits)
+    )

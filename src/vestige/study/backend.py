@@ -1,0 +1,190 @@
+"""The backend that trains real models: schema readers with LoRA, on torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from vestige.contracts import Floats, Objective, Record, UnlearnSettings
+from vestige.decision.schema import Schema
+from vestige.errors import MissingDependency
+from vestige.files import write_text
+from vestige.methods import METHODS
+from vestige.study.plan import checked
+from vestige.study.protocol import Progress, Rows, Score
+
+__all__ = ["STEPS", "TorchBackend"]
+
+STEPS = "steps.jsonl"
+"""One line a step: losses, norms, learning rate, seconds."""
+CHECKPOINTS = "checkpoints"
+MODEL = "model"
+ENCODER = "minilm"
+_PACKAGES = ("vestige", "torch", "transformers", "peft", "tokenizers", "numpy")
+
+
+class TorchBackend:
+    """See `vestige.study.protocol.Backend`. Torch is imported when it is needed."""
+
+    def __init__(self) -> None:
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        try:
+            import torch
+        except ImportError:
+            raise MissingDependency("torch", "train", "training") from None
+        self._torch = torch
+
+    def model_settings(self, raw: Mapping[str, Any]) -> Record:
+        from vestige.models.decision import ModelSettings
+
+        return checked(ModelSettings, raw, "model")
+
+    def task_settings(self, raw: Mapping[str, Any]) -> Record:
+        from vestige.training.loop import TaskSettings
+
+        return checked(TaskSettings, raw, "training")
+
+    def objective(self, name: str) -> Objective:
+        return METHODS.get(name)
+
+    def identity(self, model: Record) -> dict[str, Any]:
+        from vestige.models.decision import ModelSettings
+
+        assert isinstance(model, ModelSettings)
+        return {
+            "name": "torch",
+            "backbone": _pretrained(model.backbone, model.revision),
+            "packages": _versions(),
+        }
+
+    def environment(self) -> dict[str, Any]:
+        return {
+            "packages": _versions(),
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            "system": platform.system(),
+            "threads": self._torch.get_num_threads(),
+            "device": "cpu",
+        }
+
+    def set_threads(self, threads: int) -> None:
+        self._torch.set_num_threads(threads)
+
+    def train(
+        self,
+        *,
+        rows: Rows,
+        schema: Schema,
+        model: Record,
+        settings: Record,
+        seed: int,
+        folder: Path,
+        progress: Progress,
+    ) -> dict[str, Any]:
+        from vestige.models.decision import ModelSettings, build_decision_model
+        from vestige.training.loop import Hooks, TaskSettings, TrainRows, train_task
+
+        assert isinstance(model, ModelSettings)
+        assert isinstance(settings, TaskSettings)
+        built = build_decision_model(model, seed=seed)
+        record, log = train_task(
+            built,
+            TrainRows(rows.row_ids, rows.texts, rows.gold),
+            schema,
+            settings,
+            seed=seed,
+            folder=folder / CHECKPOINTS,
+            hooks=Hooks(progress=lambda step, steps, loss: progress(step, steps)),
+        )
+        return self._kept(built, record, log, folder)
+
+    def unlearn(
+        self,
+        *,
+        start: Path,
+        method: str,
+        settings: UnlearnSettings,
+        forget: Rows,
+        retain: Rows,
+        schema: Schema,
+        seed: int,
+        folder: Path,
+        progress: Progress,
+        on_epoch: Callable[[int, Score], bool] | None = None,
+        keep: bool = True,
+    ) -> dict[str, Any]:
+        from vestige.models.decision import load_decision_model
+        from vestige.training.loop import Hooks, TrainRows, unlearn
+
+        model = load_decision_model(start)
+
+        def ended(epoch: int) -> bool:
+            return on_epoch is not None and not on_epoch(epoch, lambda texts: model.predict(texts, schema))
+
+        record, log = unlearn(
+            model,
+            self.objective(method),
+            settings,
+            forget=TrainRows(forget.row_ids, forget.texts, forget.gold),
+            retain=TrainRows(retain.row_ids, retain.texts, retain.gold),
+            schema=schema,
+            seed=seed,
+            folder=folder / CHECKPOINTS,
+            hooks=Hooks(progress=lambda step, steps, loss: progress(step, steps), on_epoch=ended),
+        )
+        return self._kept(model if keep else None, record, log, folder)
+
+    def predict(self, *, model: Path, texts: Sequence[str], schema: Schema, progress: Progress) -> Floats:
+        from vestige.models.decision import load_decision_model
+
+        found = load_decision_model(model).predict(texts, schema)
+        progress(len(texts), len(texts))
+        return found
+
+    def embed(self, texts: Sequence[str]) -> Floats:
+        from vestige.models.embeddings import sentence_encoder
+
+        return sentence_encoder(ENCODER).embed(texts)
+
+    def encoder(self) -> str:
+        return f"{ENCODER} {_pretrained(ENCODER, None)}"
+
+    def _kept(
+        self, model: Any, record: Record, log: Sequence[Mapping[str, Any]], folder: Path
+    ) -> dict[str, Any]:
+        """Save the model and the log, then drop the checkpoints."""
+        shutil.rmtree(folder / MODEL, ignore_errors=True)
+        if model is not None:
+            model.save(folder / MODEL)
+        write_text(folder / STEPS, "".join(json.dumps(dict(step)) + "\n" for step in log))
+        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+        return record.model_dump(mode="json")
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _pretrained(name: str, revision: str | None) -> str:
+    """The hash of a local backbone's files, or the commit of a hub one."""
+    from vestige.models.backbones import folder_hash, resolve_backbone
+
+    kind, location = resolve_backbone(name)
+    if kind != "hub":
+        return folder_hash(location)
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(location, revision=revision)
+    return str(getattr(config, "_commit_hash", None) or revision)

@@ -1,0 +1,416 @@
+"""From a plan to the pieces of work it needs, each with the identity that decides whether it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import pandas as pd
+
+from vestige.contracts import Objective, Record, UnlearnSettings
+from vestige.data.intents import IntentData, load_intents
+from vestige.decision.schema import Schema
+from vestige.deletion.requests import DeletionRequest
+from vestige.errors import InputError, did_you_mean
+from vestige.seeds import digest
+from vestige.study.frozen import Frozen, check_frozen
+from vestige.study.plan import Plan, checked
+from vestige.study.protocol import Backend, Rows
+from vestige.study.store import Identity, canonical, node_key
+
+__all__ = [
+    "CANDIDATES",
+    "Configuration",
+    "Node",
+    "Setting",
+    "TuneWork",
+    "configurations",
+    "full_node",
+    "oracle_node",
+    "predictions_node",
+    "prepare",
+    "registry_entry",
+    "retained",
+    "rows_of",
+    "table_hash",
+    "unlearned_node",
+]
+
+CANDIDATES = "S0"
+"""The candidate set that studies score under: all options."""
+
+Kind = Literal["full", "oracle", "unlearned", "predictions", "tuning"]
+
+# Work per row relative to one training row, for the estimate of the time left.
+_SCORING = 0.3
+_UNLEARNING = 1.4
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What every piece of work of a study shares."""
+
+    plan: Plan
+    data: IntentData = field(repr=False)
+    schema: Schema = field(repr=False)
+    backend: Backend = field(repr=False)
+    model: Record
+    task: Record
+
+    @cached_property
+    def base(self) -> Identity:
+        """The part of every identity that the plan decides once."""
+        return {
+            "data": self.data.sha256,
+            "schema": self.schema.sha256,
+            "rendering": self.plan.rendering,
+            "map_seed": self.plan.map_seed,
+            "model": self.model.model_dump(mode="json"),
+            "training": self.task.model_dump(mode="json"),
+            "backend": self.backend.identity(self.model),
+        }
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """Row id -> text."""
+        return dict(zip(self.data.frame["row_id"], self.data.frame["text"], strict=True))
+
+    @cached_property
+    def gold(self) -> dict[str, str]:
+        """Row id -> gold option id."""
+        return dict(zip(self.data.frame["row_id"], self.data.frame["gold"], strict=True))
+
+    @cached_property
+    def train_ids(self) -> tuple[str, ...]:
+        """Ids of the training rows, sorted."""
+        return tuple(sorted(self.data.rows("train")["row_id"]))
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A method with the settings it runs with. origin: "plan" or "frozen"."""
+
+    label: str
+    objective: Objective
+    settings: UnlearnSettings
+    origin: Literal["plan", "frozen"] = "plan"
+
+    @property
+    def control(self) -> bool:
+        """Controls stay outside Holm's family."""
+        return self.objective.role == "control"
+
+
+@dataclass(frozen=True)
+class TrainWork:
+    """Train a fresh model on every training row but the deleted ones."""
+
+    seed: int
+    deleted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class UnlearnWork:
+    """Unlearn `deleted` from the full model in node `start`."""
+
+    seed: int
+    start: str
+    method: str
+    settings: dict[str, Any]
+    deleted: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PredictWork:
+    """Score the rows of a table with the model of a node. model: (kind, key)."""
+
+    model: tuple[str, str]
+    table: pd.DataFrame = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class TuneWork:
+    """Unlearn and score after every epoch. full, oracle: keys of their prediction tables on the same rows."""
+
+    seed: int
+    start: str
+    method: str
+    settings: dict[str, Any]
+    deleted: tuple[str, ...]
+    full: str
+    oracle: str
+    prune: bool
+
+
+Work = TrainWork | UnlearnWork | PredictWork | TuneWork
+
+
+@dataclass(frozen=True)
+class Node:
+    """One piece of work. needs: keys of nodes that must be there before. cost: in training rows."""
+
+    kind: Kind
+    label: str
+    identity: Identity = field(repr=False)
+    work: Work = field(repr=False, compare=False)
+    needs: tuple[str, ...] = ()
+    cost: float = 0.0
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of the kind and the identity."""
+        return node_key(self.kind, self.identity)
+
+
+def prepare(plan: Plan, backend: Backend) -> Setting:
+    """Load the data and fill in the settings. Raises InputError."""
+    model = backend.model_settings(plan.model)
+    task = backend.task_settings(plan.training)
+    for entry in plan.methods:
+        backend.objective(entry.method)
+    for name in plan.tuning.grid:
+        backend.objective(name)
+    data = load_intents(plan.dataset)
+    return Setting(
+        plan=plan,
+        data=data,
+        schema=Schema(data.options, plan.rendering, plan.map_seed),
+        backend=backend,
+        model=model,
+        task=task,
+    )
+
+
+def configurations(
+    setting: Setting, frozen: Mapping[int, Frozen | None] | None = None
+) -> tuple[Configuration, ...]:
+    """Every method of the plan with its settings, labels unique.
+
+    frozen: by place in the plan, for entries that take frozen settings. Raises InputError when a record is
+    missing, does not name the method, found no feasible setting for it, or was frozen on other data or
+    another model than a confirmation's.
+    """
+    found = []
+    for index, entry in enumerate(setting.plan.methods):
+        objective = setting.backend.objective(entry.method)
+        place = f"{setting.plan.name}: methods[{index}] ({objective.name})"
+        raw = (
+            _from_frozen(setting, objective, (frozen or {}).get(index), place)
+            if entry.frozen
+            else entry.settings
+        )
+        settings = checked(objective.settings, raw, f"{place}: settings")
+        origin: Literal["plan", "frozen"] = "frozen" if entry.frozen else "plan"
+        found.append(Configuration(entry.label or objective.title, objective, settings, origin))
+    labels = [item.label for item in found]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise InputError(
+                f"{setting.plan.name}: methods",
+                f"label '{label}' twice",
+                "each label once",
+                "give one of them another label",
+            )
+    _check_family(setting.plan, found)
+    return tuple(found)
+
+
+def _from_frozen(setting: Setting, objective: Objective, frozen: Frozen | None, place: str) -> dict[str, Any]:
+    if frozen is None:
+        raise InputError(
+            place,
+            "no frozen settings in the run folder",
+            "frozen.json",
+            "run `vestige study tune` and `vestige study freeze` with this --out first",
+        )
+    if setting.plan.stage == "confirmation":
+        check_frozen(
+            frozen,
+            data=setting.data.sha256,
+            model=setting.model.model_dump(mode="json"),
+            training=setting.task.model_dump(mode="json"),
+            place=place,
+        )
+    methods = {item.method: item for item in frozen.methods}
+    if objective.name not in methods:
+        raise InputError(
+            place, "a method that was not tuned", f"one of {', '.join(sorted(methods))}", "tune it"
+        )
+    chosen = methods[objective.name]
+    if chosen.settings is None:
+        raise InputError(
+            place,
+            f"no chosen setting ({chosen.note})",
+            "a feasible setting",
+            "widen tuning.grid or leave the method out",
+        )
+    return chosen.settings
+
+
+def _check_family(plan: Plan, found: Sequence[Configuration]) -> None:
+    labels = {item.label for item in found}
+    controls = {item.label for item in found if item.control}
+    for label in plan.family or ():
+        if label not in labels:
+            raise InputError(
+                f"{plan.name}: family", f"'{label}'", "labels of methods", did_you_mean(label, labels)
+            )
+        if label in controls:
+            raise InputError(
+                f"{plan.name}: family", f"the control '{label}'", "candidate methods", "remove it"
+            )
+
+
+def family(plan: Plan, found: Sequence[Configuration]) -> tuple[str, ...]:
+    """Labels under Holm's correction: the plan's, else a confirmation's candidate methods, else none."""
+    if plan.family is not None:
+        return plan.family
+    if plan.stage == "confirmation":
+        return tuple(item.label for item in found if not item.control)
+    return ()
+
+
+def rows_of(setting: Setting, row_ids: Sequence[str]) -> Rows:
+    """Texts and gold of row ids, order kept."""
+    return Rows(
+        tuple(row_ids),
+        tuple(setting.texts[row] for row in row_ids),
+        tuple(setting.gold[row] for row in row_ids),
+    )
+
+
+def retained(setting: Setting, deleted: Sequence[str]) -> tuple[str, ...]:
+    """Training row ids that stay, sorted."""
+    gone = set(deleted)
+    return tuple(row for row in setting.train_ids if row not in gone)
+
+
+def table_hash(table: pd.DataFrame) -> str:
+    """Hash of a view table: row_id, view, unit of each row, in order of row_id."""
+    rows = table.sort_values("row_id", kind="stable")
+    return digest(*rows["row_id"], *rows["view"], *rows["unit"])
+
+
+def full_node(setting: Setting, seed: int) -> Node:
+    """The full model of a seed."""
+    rows = len(setting.train_ids)
+    return Node(
+        kind="full",
+        label=f"full model, seed {seed}",
+        identity={**setting.base, "seed": seed, "rows": digest(*setting.train_ids)},
+        work=TrainWork(seed),
+        cost=rows * _epochs(setting.task),
+    )
+
+
+def oracle_node(setting: Setting, request: DeletionRequest, seed: int) -> Node:
+    """The model retrained without a request's rows."""
+    stay = retained(setting, request.row_ids)
+    return Node(
+        kind="oracle",
+        label=f"oracle of bundle {request.bundle}, seed {seed}",
+        identity={**setting.base, "seed": seed, "rows": digest(*stay), "request": request_identity(request)},
+        work=TrainWork(seed, tuple(request.row_ids)),
+        cost=len(stay) * _epochs(setting.task),
+    )
+
+
+def request_identity(request: DeletionRequest) -> Identity:
+    """What a node's identity says of its request: hashes only."""
+    return {
+        "granularity": request.granularity,
+        "units": request.units_sha256,
+        "rows": request.rows_sha256,
+    }
+
+
+def unlearned_node(setting: Setting, request: DeletionRequest, seed: int, used: Configuration) -> Node:
+    """The full model of a seed after unlearning a request."""
+    start = full_node(setting, seed)
+    settings = used.settings.model_dump(mode="json")
+    return Node(
+        kind="unlearned",
+        label=f"{used.label} on bundle {request.bundle}, seed {seed}",
+        identity={
+            **setting.base,
+            "seed": seed,
+            "start": start.key,
+            "request": request_identity(request),
+            "method": used.objective.name,
+            "settings": settings,
+        },
+        work=UnlearnWork(seed, start.key, used.objective.name, settings, tuple(request.row_ids)),
+        needs=(start.key,),
+        cost=unlearning_cost(used.settings, len(request.row_ids)),
+    )
+
+
+def predictions_node(setting: Setting, model: Node, table: pd.DataFrame, what: str) -> Node:
+    """The probabilities of a model on the rows of a view table."""
+    return Node(
+        kind="predictions",
+        label=f"probabilities of the {model.label}"
+        if model.kind != "unlearned"
+        else f"probabilities of {model.label}",
+        identity={
+            "data": setting.data.sha256,
+            "schema": setting.schema.sha256,
+            "candidates": CANDIDATES,
+            "model": model.key,
+            "rows": table_hash(table),
+            "what": what,
+        },
+        work=PredictWork((model.kind, model.key), table),
+        needs=(model.key,),
+        cost=len(table) * _SCORING,
+    )
+
+
+def unlearning_cost(settings: UnlearnSettings, rows: int, epochs: int | None = None) -> float:
+    """Rows passed through the model, forget and retain, weighted."""
+    steps = max(1, -(-rows // settings.forget_batch)) * (epochs or settings.epochs)
+    return steps * (settings.forget_batch + settings.retain_batch) * _UNLEARNING
+
+
+def _epochs(task: Record) -> float:
+    return float(getattr(task, "epochs", 1))
+
+
+def registry_entry(
+    setting: Setting, request: DeletionRequest, seed: int, used: Configuration, nodes: Mapping[str, Node]
+) -> Identity:
+    """The registry key of one evaluation: everything that changes a number, and what it is a result of.
+
+    nodes: "unlearned", "full", "oracle" -> their nodes.
+    """
+    plan = setting.plan
+    identity = {
+        "experiment": plan.name,
+        "stage": plan.stage,
+        "dataset": setting.data.name,
+        "data": setting.data.sha256,
+        "granularity": request.granularity,
+        "purpose": request.purpose,
+        "units": request.units_sha256,
+        "rows": request.rows_sha256,
+        "model": setting.model.model_dump(mode="json"),
+        "training": setting.task.model_dump(mode="json"),
+        "backend": setting.backend.identity(setting.model),
+        "rendering": plan.rendering,
+        "map_seed": plan.map_seed,
+        "candidates": CANDIDATES,
+        "seed": seed,
+        "method": used.objective.name,
+        "settings": used.settings.model_dump(mode="json"),
+        **{role: node.key for role, node in nodes.items()},
+    }
+    return {
+        "key": digest("vestige-evaluation-1", canonical(identity)),
+        "label": used.label,
+        "bundle": request.bundle,
+        "origin": used.origin,
+        "control": used.control,
+        "identity": identity,
+    }

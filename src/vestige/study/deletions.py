@@ -1,0 +1,238 @@
+"""What a study deletes: the acquisition gate, bundles, requests and view tables, kept in the run folder."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import pandas as pd
+
+from vestige.decision.predictions import Predictions
+from vestige.deletion.bundles import BundlePlan, plan_bundles
+from vestige.deletion.gates import AcquisitionGate, acquisition_gate, gate_exceptions
+from vestige.deletion.requests import DeletionRequest, class_request, custom_request, tuning_rows
+from vestige.deletion.views import build_views
+from vestige.errors import InputError
+from vestige.seeds import digest
+from vestige.study.plan import CUSTOM_BUNDLE, DEVELOPMENT_BUNDLE
+
+if TYPE_CHECKING:
+    from vestige.study.cells import Setting
+    from vestige.study.store import Store
+
+__all__ = [
+    "Deletions",
+    "capped",
+    "development_table",
+    "expected_rows",
+    "gate_of",
+    "read_table",
+    "refuse_reserved",
+    "settle",
+    "table_csv",
+    "tuning_bundle",
+    "view_table",
+]
+
+COLUMNS = ("row_id", "view", "unit")
+
+
+@dataclass(frozen=True)
+class Deletions:
+    """Requests by bundle label. gate, plan: of a class deletion at the primary seed. held_out: rows of a
+    custom request that tuning reads, and that its reported F leaves out."""
+
+    requests: dict[str, DeletionRequest]
+    gate: AcquisitionGate | None = None
+    plan: BundlePlan | None = None
+    held_out: tuple[str, ...] = field(default=(), repr=False)
+
+
+def tuning_bundle(setting: Setting) -> str:
+    """The label of the request that tuning reads."""
+    return DEVELOPMENT_BUNDLE if setting.plan.deletion.granularity == "class" else CUSTOM_BUNDLE
+
+
+def development_table(setting: Setting) -> pd.DataFrame:
+    """All development rows as a view table: what the acquisition gate reads."""
+    rows = setting.data.rows("development")
+    if rows.empty:
+        raise InputError(
+            f"data set '{setting.data.name}'", "no development rows", "some", "set development_share"
+        )
+    return pd.DataFrame({"row_id": rows["row_id"], "view": "R", "unit": rows["gold"]}).astype(str)
+
+
+def gate_of(setting: Setting, predictions: Predictions, seed: int) -> AcquisitionGate:
+    """The acquisition gate of a full model from its development probabilities."""
+    return acquisition_gate(
+        list(predictions.gold),
+        predictions.p,
+        predictions.options,
+        seed=seed,
+        out_of_scope=setting.data.out_of_scope,
+    )
+
+
+def settle(
+    setting: Setting, store: Store, gates: Mapping[int, AcquisitionGate], bundles: Sequence[str]
+) -> Deletions:
+    """Decide the requests of `bundles` and write them; they never change afterwards.
+
+    gates: by seed, the primary one among them (class deletion). Raises InputError when the folder holds other
+    requests, or too few classes are eligible.
+    """
+    deletion = setting.plan.deletion
+    if deletion.granularity == "custom":
+        request = custom_request(
+            setting.data,
+            where=deletion.where,
+            row_ids=deletion.row_ids,
+            bundle=CUSTOM_BUNDLE,
+            purpose=setting.plan.stage,
+            salt=deletion.salt,
+            seed=setting.plan.primary,
+        )
+        _write_request(store, request)
+        tuned = any(entry.frozen for entry in setting.plan.methods)
+        return Deletions({CUSTOM_BUNDLE: request}, held_out=tuning_rows(request) if tuned else ())
+    gate = gates[setting.plan.primary]
+    labels = [DEVELOPMENT_BUNDLE, *deletion.bundles, *deletion.reserved]
+    plan = plan_bundles(
+        gate.eligible,
+        deletion.salt,
+        deletion.units_per_bundle,
+        max(int(label) for label in labels) + 1,
+        deletion.reserved,
+    )
+    store.write_once("bundles.json", plan.model_dump(mode="json"), "plan of bundles")
+    requests = {}
+    for label in bundles:
+        request = class_request(
+            setting.data,
+            plan.units(label),
+            bundle=label,
+            purpose="development" if label == DEVELOPMENT_BUNDLE else setting.plan.stage,
+            salt=deletion.salt,
+            seed=setting.plan.primary,
+        )
+        _write_request(store, request)
+        requests[label] = request
+    _write_gates(setting, store, gates, requests)
+    return Deletions(requests, gate, plan)
+
+
+def _write_request(store: Store, request: DeletionRequest) -> None:
+    store.write_once(f"requests/{request.bundle}.json", request.model_dump(mode="json"), "deletion request")
+
+
+def _write_gates(
+    setting: Setting,
+    store: Store,
+    gates: Mapping[int, AcquisitionGate],
+    requests: Mapping[str, DeletionRequest],
+) -> None:
+    old = store.json("gates.json") if store.has("gates.json") else {"acquisition": {}, "exceptions": {}}
+    acquisition: dict[str, Any] = {**old["acquisition"]}
+    exceptions: dict[str, Any] = {**old["exceptions"]}
+    for seed, gate in sorted(gates.items()):
+        acquisition[str(seed)] = gate.model_dump(mode="json")
+    for label, request in requests.items():
+        found = [
+            item.model_dump(mode="json")
+            for seed, gate in sorted(gates.items())
+            if seed != setting.plan.primary
+            for item in gate_exceptions(request, gate)
+        ]
+        exceptions[label] = found
+    store.write_json(
+        "gates.json",
+        {"primary_seed": setting.plan.primary, "acquisition": acquisition, "exceptions": exceptions},
+    )
+
+
+def view_table(
+    setting: Setting,
+    store: Store,
+    request: DeletionRequest,
+    split: Literal["evaluation", "development"],
+    held_out: Sequence[str] = (),
+) -> pd.DataFrame:
+    """The views of a request, written as CSV (row ids, no texts).
+
+    held_out: deleted rows that tuning has read. On the development split of a custom request, F is these
+    rows alone.
+    """
+    supplied = setting.plan.deletion.g_rows if split == "evaluation" else None
+    embed = setting.backend.embed if request.granularity == "custom" and supplied is None else None
+    table = build_views(setting.data, request, split=split, embed=embed, supplied_g=supplied)
+    if request.granularity == "custom":
+        read = set(tuning_rows(request) if split == "development" else held_out)
+        is_f = table["view"] == "F"
+        keep = table["row_id"].isin(read) if split == "development" else ~table["row_id"].isin(read)
+        table = table[~is_f | keep]
+    if split == "development":
+        table = capped(table, setting.plan.tuning.development_rows)
+    store.write(f"views/{request.bundle}-{split}.csv", table_csv(table).encode())
+    return table.reset_index(drop=True)
+
+
+def capped(table: pd.DataFrame, most: int | None) -> pd.DataFrame:
+    """At most `most` rows of R, those first in hash order; F and G whole."""
+    kept = table.loc[table["view"] == "R", "row_id"]
+    if most is None or len(kept) <= most:
+        return table
+    chosen = set(sorted(kept, key=lambda row: digest("development rows", row))[:most])
+    return table[(table["view"] != "R") | table["row_id"].isin(chosen)]
+
+
+def table_csv(table: pd.DataFrame) -> str:
+    """A view table as CSV in order of row_id."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    rows = table.sort_values("row_id", kind="stable")
+    writer.writerows(zip(*(rows[name] for name in COLUMNS), strict=True))
+    return out.getvalue()
+
+
+def read_table(text: str) -> pd.DataFrame:
+    """The reverse of `table_csv`."""
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    return pd.DataFrame(rows[1:], columns=rows[0], dtype=str)
+
+
+def expected_rows(setting: Setting) -> int:
+    """About how many rows a bundle deletes, before the gate has decided: for the estimate of the time."""
+    if setting.plan.deletion.granularity == "custom":
+        return max(1, len(setting.train_ids) // 20)
+    return max(
+        1, len(setting.train_ids) * setting.plan.deletion.units_per_bundle // len(setting.data.options)
+    )
+
+
+def refuse_reserved(store: Store) -> None:
+    """Raise InputError when anything of a reserved bundle lies in the folder."""
+    if not store.has("bundles.json"):
+        return
+    plan = BundlePlan.model_validate(store.json("bundles.json"))
+    for label in plan.reserved:
+        for name in (f"requests/{label}.json", *_results(store, label)):
+            if store.has(name):
+                raise InputError(
+                    str(store.path(name)),
+                    f"a result of the reserved bundle {label}",
+                    "none",
+                    "the study has lost its reserve: start another, or remove the file if it is a mistake",
+                )
+    plan.refuse_reserved(
+        str(record.identity["request"]["units"]) for record in store.nodes() if "request" in record.identity
+    )
+
+
+def _results(store: Store, label: str) -> list[str]:
+    found = [*store.root.glob(f"assessments/{label}-*"), *store.root.glob(f"views/{label}-*")]
+    return [path.relative_to(store.root).as_posix() for path in found]

@@ -1,0 +1,232 @@
+"""From finished prediction nodes to assessments and the registry of evaluations."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vestige.contracts import Assessment
+from vestige.decision.predictions import Predictions
+from vestige.deletion.requests import DeletionRequest
+from vestige.errors import InputError
+from vestige.seeds import digest
+from vestige.study.assess import AssessSettings, assess
+from vestige.study.cells import (
+    CANDIDATES,
+    Configuration,
+    Node,
+    Setting,
+    family,
+    full_node,
+    oracle_node,
+    registry_entry,
+    request_identity,
+    unlearned_node,
+)
+from vestige.study.deletions import Deletions
+from vestige.study.store import Store, canonical
+from vestige.study.work import PREDICTIONS, load_node_predictions
+
+__all__ = ["Cell", "assess_cell", "register"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One assessment: a request at a seed, with the nodes of its probabilities, the compared ones first."""
+
+    bundle: str
+    seed: int
+    fulls: tuple[Node, ...]
+    oracles: tuple[Node, ...]
+    unlearned: dict[str, Node] = field(default_factory=dict)
+
+
+def register(
+    setting: Setting,
+    store: Store,
+    deletions: Deletions,
+    used: Sequence[Configuration],
+    cells: Sequence[Cell],
+) -> list[dict[str, Any]]:
+    """Write evaluations.json: every planned evaluation's registry key. Raises InputError for a duplicate."""
+    entries = []
+    for cell in cells:
+        request = deletions.requests[cell.bundle]
+        for item in used:
+            entry = registry_entry(
+                setting,
+                request,
+                cell.seed,
+                item,
+                {
+                    "unlearned": unlearned_node(setting, request, cell.seed, item),
+                    "full": full_node(setting, cell.seed),
+                    "oracle": oracle_node(setting, request, cell.seed),
+                },
+            )
+            node = store.node("predictions", cell.unlearned[item.label].key)
+            entry["predictions"] = f"nodes/{node.name}/{PREDICTIONS}"
+            entry["assessment"] = f"assessments/{cell.bundle}-s{cell.seed}.json"
+            entries.append(entry)
+    for one, other in itertools.combinations(entries, 2):
+        if one["key"] == other["key"]:
+            raise InputError(
+                f"{setting.plan.name}: methods",
+                f"'{one['label']}' and '{other['label']}' with the same settings",
+                "each configuration once",
+                "remove one of them",
+            )
+    store.write_json("evaluations.json", entries)
+    return entries
+
+
+def assess_cell(
+    setting: Setting,
+    store: Store,
+    deletions: Deletions,
+    used: Sequence[Configuration],
+    cell: Cell,
+    name: str,
+    entries: Sequence[Mapping[str, Any]],
+) -> Assessment | None:
+    """Assess one cell, or read its assessment when nothing that it depends on changed."""
+    request = deletions.requests[cell.bundle]
+    tables: dict[str, Predictions] = {}
+
+    def table(node: Node, label: str) -> Predictions:
+        place = store.node(node.kind, node.key)
+        found = load_node_predictions(store.root, node.key, label)
+        return dataclasses.replace(found, path=f"nodes/{place.name}/{PREDICTIONS}")
+
+    present = {
+        label: node for label, node in cell.unlearned.items() if store.node(node.kind, node.key).record()
+    }
+    fulls = _present(store, cell.fulls)
+    oracles = _present(store, cell.oracles)
+    if not fulls or fulls[0] != cell.fulls[0] or (oracles and oracles[0] != cell.oracles[0]):
+        return None
+    if not present and used:
+        return None
+    provenance = _provenance(setting, request, cell, [*fulls, *oracles, *present.values()], store)
+    provenance["evaluations"] = {
+        entry["label"]: entry["key"]
+        for entry in entries
+        if entry["assessment"] == name and entry["label"] in present
+    }
+    provenance["inputs"] = digest(canonical([provenance, setting.plan.draws, family(setting.plan, used)]))
+    if store.has(name):
+        old = Assessment.model_validate(store.json(name))
+        if old.provenance.get("inputs") == provenance["inputs"]:
+            return old
+    for label, node in present.items():
+        tables[label] = table(node, label)
+    made = assess(
+        name=f"{setting.plan.name}, bundle {cell.bundle}, seed {cell.seed}",
+        fulls=[table(node, _seeded(node, "full", cell.seed)) for node in fulls],
+        unlearned=tables,
+        oracles=[table(node, _seeded(node, "oracle", cell.seed)) for node in oracles],
+        forgotten=request.forgotten,
+        settings=AssessSettings(
+            draws=setting.plan.draws,
+            unit_kind="class" if request.granularity == "class" else request.column or "row",
+            exceptions=_exceptions(setting, store, deletions, cell),
+        ),
+        condition=f"training seed {cell.seed}",
+        stage=setting.plan.stage,
+        methods={item.label: (item.objective.name, item.control) for item in used},
+        family=[label for label in family(setting.plan, used) if label in tables],
+        provenance=provenance,
+    )
+    store.write(name, (made.to_json() + "\n").encode())
+    return made
+
+
+def _present(store: Store, nodes: Sequence[Node]) -> list[Node]:
+    return [node for node in nodes if store.node(node.kind, node.key).record() is not None]
+
+
+def _seeded(node: Node, role: str, seed: int) -> str:
+    """`full`, or `full (seed 42)` for another seed than the cell's."""
+    other = int(node.label.rsplit("seed ", 1)[1])
+    return role if other == seed else f"{role} (seed {other})"
+
+
+def _exceptions(setting: Setting, store: Store, deletions: Deletions, cell: Cell) -> tuple[str, ...]:
+    """What readers must know of the gates and of tuning, in sentences."""
+    found = []
+    if cell.seed != setting.plan.primary and store.has("gates.json"):
+        failed = [
+            item
+            for item in store.json("gates.json")["exceptions"].get(cell.bundle, [])
+            if item["seed"] == cell.seed
+        ]
+        if failed:
+            found.append(
+                f"{len(failed)} deleted class(es) failed the acquisition gate at training seed {cell.seed}; "
+                f"they were chosen at seed {setting.plan.primary} and stay in: "
+                + ", ".join(f"{item['unit']} ({item['reason']})" for item in failed)
+                + "."
+            )
+    if deletions.held_out:
+        found.append(
+            f"{len(deletions.held_out)} deleted rows were read by tuning and are left out of F; "
+            "settings were tuned on this request itself."
+        )
+    found += [f"{note[0].upper()}{note[1:]}." for note in deletions.requests[cell.bundle].notes]
+    return tuple(found)
+
+
+def _provenance(
+    setting: Setting, request: DeletionRequest, cell: Cell, scored: Sequence[Node], store: Store
+) -> dict[str, Any]:
+    """Hashes, counts, settings, seconds and versions. No texts, no row ids, no custom units."""
+    data, plan = setting.data, setting.plan
+    report = data.report
+    records = [record for node in scored if (record := store.node(node.kind, node.key).record())]
+    made = [
+        place.record()
+        for record in records
+        for place in [_model_place(store, record.identity["model"])]
+        if place
+    ]
+    return {
+        "data": {
+            "name": data.name,
+            "sha256": data.sha256,
+            "splits": {item.split: item.rows for item in report.splits},
+            "left_out": {item.reason: item.rows for item in report.dropped},
+            "conflicting_label_texts": report.conflicting.texts,
+        },
+        "request": {
+            "bundle": request.bundle,
+            "purpose": request.purpose,
+            **request_identity(request),
+            "units_sha256": request.units_sha256,
+            "rows_sha256": request.rows_sha256,
+            "deleted_rows": len(request.row_ids),
+            "deleted_units": len(request.units),
+            "salt": request.salt,
+        },
+        "model": setting.model.model_dump(mode="json"),
+        "training": setting.task.model_dump(mode="json"),
+        "backend": setting.backend.identity(setting.model),
+        "rendering": plan.rendering,
+        "map_seed": plan.map_seed,
+        "candidates": CANDIDATES,
+        "seed": cell.seed,
+        "primary_seed": plan.primary,
+        "training_rows": len(setting.train_ids),
+        "seconds": round(sum(record.seconds for record in made if record), 1),
+        "models_trained": len(made),
+    }
+
+
+def _model_place(store: Store, key: str) -> Any:
+    for kind in ("full", "oracle", "unlearned"):
+        place = store.node(kind, key)
+        if place.path.exists():
+            return place
+    return None

@@ -1,0 +1,419 @@
+"""Study files: typed YAML, read safely, every key known or refused in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError, field_validator
+
+from vestige.contracts import Record
+from vestige.data.intents import DatasetSpec
+from vestige.errors import InputError, did_you_mean, first_five, shown
+from vestige.files import reading
+
+__all__ = [
+    "DEVELOPMENT_BUNDLE",
+    "STAGES",
+    "DeletionPlan",
+    "MethodEntry",
+    "Plan",
+    "Stage",
+    "TuningPlan",
+    "checked",
+    "load_plan",
+    "parse_plan",
+    "shipped_studies",
+]
+
+DEVELOPMENT_BUNDLE = "00"
+CUSTOM_BUNDLE = "custom"
+
+Stage = Literal[
+    "pilot",
+    "development",
+    "development_reference",
+    "reference",
+    "confirmation",
+    "confirmation_sensitivity",
+    "screening",
+    "replication",
+    "transfer",
+    "control",
+    "exploratory",
+    "excluded",
+]
+STAGES: tuple[str, ...] = (
+    "pilot",
+    "development",
+    "development_reference",
+    "reference",
+    "confirmation",
+    "confirmation_sensitivity",
+    "screening",
+    "replication",
+    "transfer",
+    "control",
+    "exploratory",
+    "excluded",
+)
+
+R = TypeVar("R", bound=BaseModel)
+_LABEL = re.compile(r"[^\s/\\\x00-\x1f][^/\\\x00-\x1f]{0,79}")
+
+
+class DeletionPlan(Record):
+    """What is deleted. class: bundles of `units_per_bundle` eligible options in hash order of `salt`.
+
+    custom: one request, called `custom`, from `where` (`column=value`) or `row_ids`; g_rows: its unseen
+    evaluation rows, where they are known (default: those whose nearest training row is deleted). reserved:
+    bundles whose hash alone is stored; nothing is ever trained or evaluated for them.
+    """
+
+    granularity: Literal["class", "custom"] = "class"
+    salt: str = "vestige"
+    units_per_bundle: int = Field(4, ge=1)
+    bundles: tuple[str, ...] = ("01",)
+    reserved: tuple[str, ...] = ()
+    where: str | tuple[str, ...] | None = None
+    row_ids: tuple[str, ...] | None = None
+    g_rows: tuple[str, ...] | None = None
+
+    @field_validator("bundles", "reserved", mode="before")
+    @classmethod
+    def _two_digits(cls, value: object) -> object:
+        if isinstance(value, list | tuple):
+            return tuple(
+                f"{item:02d}" if isinstance(item, int) and not isinstance(item, bool) else item
+                for item in value
+            )
+        return value
+
+
+class MethodEntry(Record):
+    """One unlearning configuration. settings: the method's own; frozen: take them from a frozen.json instead
+    (true: the one in the run folder, else its path). label: short name in reports, unique in the study."""
+
+    method: str
+    label: str | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+    frozen: bool | str = False
+
+
+class TuningPlan(Record):
+    """How settings are chosen on bundle 00. grid: method -> field -> values, over the method's default grid.
+
+    epochs: most epochs a point is trained for. prune: a point stops early after 2 epochs in a row that are
+    infeasible, or 3 without a better objective (our rule). development_rows: at most this many retained
+    development rows, chosen by hash, are scored after each epoch.
+    """
+
+    grid: dict[str, dict[str, list[Any]]] = Field(default_factory=dict)
+    epochs: int = Field(10, ge=1)
+    prune: bool = True
+    development_rows: int | None = Field(None, ge=50)
+
+
+class Plan(Record):
+    """A study: one data set, one model, one deletion, some seeds and methods. See docs/studies.md.
+
+    noise_seeds: further full models, for the floor of full models. oracle_seeds: further oracles of each
+    request, for the floor of oracles. family: labels that Holm's correction covers (default: the candidate
+    methods of a confirmation, else none). primary_seed: decides eligibility; default the first seed.
+    draws: bootstrap resamples.
+    """
+
+    name: str
+    stage: Stage = "pilot"
+    dataset: DatasetSpec
+    model: dict[str, Any] = Field(default_factory=dict)
+    training: dict[str, Any] = Field(default_factory=dict)
+    rendering: Literal["semantic", "opaque"] = "semantic"
+    map_seed: int | None = None
+    deletion: DeletionPlan = DeletionPlan()
+    seeds: tuple[int, ...] = (17,)
+    noise_seeds: tuple[int, ...] = ()
+    oracle_seeds: tuple[int, ...] = ()
+    methods: tuple[MethodEntry, ...] = ()
+    tuning: TuningPlan = TuningPlan()
+    family: tuple[str, ...] | None = None
+    primary_seed: int | None = None
+    draws: int = Field(5000, ge=100)
+
+    @property
+    def primary(self) -> int:
+        """The seed whose full model decides which units are eligible."""
+        return self.seeds[0] if self.primary_seed is None else self.primary_seed
+
+    @property
+    def bundles(self) -> tuple[str, ...]:
+        """Labels of the requests that are evaluated."""
+        return self.deletion.bundles if self.deletion.granularity == "class" else (CUSTOM_BUNDLE,)
+
+    @property
+    def full_seeds(self) -> tuple[int, ...]:
+        """Seeds of every full model: evaluated seeds first, then noise seeds."""
+        return tuple(dict.fromkeys((*self.seeds, *self.noise_seeds)))
+
+    @property
+    def all_oracle_seeds(self) -> tuple[int, ...]:
+        """Seeds of every oracle of a request: evaluated seeds first."""
+        return tuple(dict.fromkeys((*self.seeds, *self.oracle_seeds)))
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe subset without aliases or repeated keys; `1e-4` is a number."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "an alias ('*name')", event.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key '{key.value}' twice in one mapping", key.start_mark
+                )
+            if isinstance(key.value, str):
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def checked(model: type[R], raw: object, subject: str) -> R:
+    """`raw` as a record. Raises a one-line InputError that names the key, with a suggestion when unknown."""
+    if not isinstance(raw, Mapping):
+        raise InputError(
+            subject, shown(str(raw)), "a mapping of keys", f"known keys: {', '.join(model.model_fields)}"
+        )
+    for key in raw:
+        if key not in model.model_fields:
+            raise InputError(
+                subject,
+                f"unknown key {shown(str(key))}",
+                "a known key",
+                did_you_mean(str(key), model.model_fields),
+            )
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "missing":
+            raise InputError(subject, f"no key '{where}'", f"'{where}'", "add it") from None
+        if first["type"] == "extra_forbidden":
+            raise InputError(subject, f"unknown key '{where}'", "a known key", "remove it") from None
+        raise InputError(
+            f"{subject}: {where}" if where else subject,
+            shown(repr(first.get("input"))),
+            first["msg"][:1].lower() + first["msg"][1:],
+            "correct the value",
+        ) from None
+
+
+def parse_plan(text: str, subject: str) -> Plan:
+    """A plan from YAML text. subject: the file's name, for messages. Raises InputError, one line."""
+    try:
+        raw = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{subject}, line {mark.line + 1}" if mark is not None else subject
+        problem = getattr(error, "problem", None) or "text that is not YAML"
+        raise InputError(place, str(problem), "plain YAML, each key once", "correct the line") from None
+    if not isinstance(raw, dict):
+        raise InputError(
+            subject, "no mapping at the top", "a study file", "start from `vestige study show demo`"
+        )
+    parts = dict(raw)
+    for key in parts:
+        if key not in Plan.model_fields:
+            raise InputError(
+                subject,
+                f"unknown key {shown(str(key))}",
+                "a known key",
+                did_you_mean(str(key), Plan.model_fields),
+            )
+    for key, section in (("dataset", DatasetSpec), ("deletion", DeletionPlan), ("tuning", TuningPlan)):
+        if isinstance(parts.get(key), str) and key == "dataset":
+            parts[key] = {"name": parts[key]}
+        if key in parts:
+            parts[key] = checked(section, parts[key], f"{subject}: {key}")
+    entries = parts.get("methods", [])
+    if not isinstance(entries, list):
+        raise InputError(
+            f"{subject}: methods", shown(str(entries)), "a list", "put each method on a line with '- '"
+        )
+    parts["methods"] = tuple(
+        checked(
+            MethodEntry,
+            {"method": entry} if isinstance(entry, str) else entry,
+            f"{subject}: methods[{index}]",
+        )
+        for index, entry in enumerate(entries)
+    )
+    plan = checked(Plan, parts, subject)
+    _check(plan, subject)
+    return plan
+
+
+def _check(plan: Plan, subject: str) -> None:
+    """What types cannot say. Raises InputError."""
+    if not _LABEL.fullmatch(plan.name):
+        raise InputError(
+            f"{subject}: name", shown(plan.name), "1 to 80 characters without '/'", "choose another"
+        )
+    if not plan.seeds:
+        raise InputError(
+            f"{subject}: seeds", "an empty list", "at least one seed", "add one, for example [17]"
+        )
+    for key in ("seeds", "noise_seeds", "oracle_seeds"):
+        _unique(getattr(plan, key), f"{subject}: {key}")
+        if any(seed < 0 for seed in getattr(plan, key)):
+            raise InputError(f"{subject}: {key}", "a negative seed", "seeds of 0 or more", "correct it")
+    if plan.primary not in plan.seeds:
+        raise InputError(f"{subject}: primary_seed", str(plan.primary), "one of seeds", "add it to seeds")
+    if plan.rendering == "opaque" and plan.map_seed is None:
+        raise InputError(
+            f"{subject}: map_seed", "none", "a seed for the opaque codes", "add, for example, map_seed: 0"
+        )
+    if plan.rendering == "semantic" and plan.map_seed is not None:
+        raise InputError(
+            f"{subject}: map_seed", str(plan.map_seed), "none under the semantic rendering", "remove it"
+        )
+    _check_deletion(plan.deletion, f"{subject}: deletion")
+    _check_methods(plan, subject)
+
+
+def _check_deletion(deletion: DeletionPlan, subject: str) -> None:
+    given = [key for key in ("where", "row_ids") if getattr(deletion, key) is not None]
+    if deletion.granularity == "class" and deletion.g_rows is not None:
+        raise InputError(f"{subject}: g_rows", "rows", "none in a class deletion", "remove the key")
+    if deletion.granularity == "custom":
+        if len(given) != 1:
+            raise InputError(
+                subject,
+                " and ".join(given) or "neither where nor row_ids",
+                "exactly one of them",
+                "name the rows once",
+            )
+        if deletion.row_ids is not None:
+            if not deletion.row_ids:
+                raise InputError(f"{subject}: row_ids", "an empty list", "at least one row id", "add row ids")
+            _unique(deletion.row_ids, f"{subject}: row_ids")
+        return
+    if given:
+        raise InputError(
+            f"{subject}: {given[0]}", "a value", "granularity: custom", "set it, or remove the key"
+        )
+    if not deletion.bundles:
+        raise InputError(
+            f"{subject}: bundles", "an empty list", "at least one bundle", "add, for example, '01'"
+        )
+    for key in ("bundles", "reserved"):
+        _unique(getattr(deletion, key), f"{subject}: {key}")
+        for label in getattr(deletion, key):
+            if not re.fullmatch(r"[0-9]{2,3}", label):
+                raise InputError(f"{subject}: {key}", shown(label), "labels such as '01'", "correct it")
+            if label == DEVELOPMENT_BUNDLE:
+                raise InputError(
+                    f"{subject}: {key}",
+                    "bundle 00",
+                    "bundles from 01 on",
+                    "00 is the development bundle: `vestige study tune` uses it",
+                )
+    both = sorted(set(deletion.bundles) & set(deletion.reserved))
+    if both:
+        raise InputError(
+            subject, f"bundle {both[0]} in bundles and in reserved", "one of them", "remove it from one"
+        )
+
+
+def _check_methods(plan: Plan, subject: str) -> None:
+    for index, entry in enumerate(plan.methods):
+        place = f"{subject}: methods[{index}]"
+        if entry.label is not None and not _LABEL.fullmatch(entry.label):
+            raise InputError(
+                f"{place}: label", shown(entry.label), "1 to 80 characters without '/'", "shorten it"
+            )
+        if entry.frozen and entry.settings:
+            raise InputError(place, "settings beside frozen", "one of them", "remove the settings")
+        if plan.stage == "confirmation" and not entry.frozen:
+            raise InputError(
+                place,
+                f"settings of '{entry.method}' that are not frozen",
+                "frozen: true in a confirmation",
+                "run `vestige study tune` and `vestige study freeze` first, or set stage: pilot",
+            )
+    labels = [entry.label for entry in plan.methods if entry.label is not None]
+    _unique(labels, f"{subject}: methods, labels")
+
+
+def _unique(items: Sequence[object], subject: str) -> None:
+    repeated = [item for index, item in enumerate(items) if item in items[:index]]
+    if repeated:
+        raise InputError(subject, f"{first_five(repeated)} twice", "each once", "remove the repetition")
+
+
+def shipped_studies() -> dict[str, str]:
+    """Name -> YAML text of every study that comes with the package."""
+    folder = files("vestige.study") / "shipped"
+    found = sorted(
+        (item for item in folder.iterdir() if item.name.endswith(".yaml")), key=lambda item: item.name
+    )
+    return {item.name.removesuffix(".yaml"): item.read_text(encoding="utf-8") for item in found}
+
+
+def load_plan(source: str | Path) -> tuple[Plan, str]:
+    """(plan, YAML text) of a study file, or of a shipped study's name. Raises InputError.
+
+    Relative paths in `dataset` are taken from the study file's folder.
+    """
+    shipped = shipped_studies()
+    name = str(source)
+    path = Path(source)
+    if name in shipped and not path.is_file():
+        return parse_plan(shipped[name], name), shipped[name]
+    if not path.exists() and path.suffix not in (".yaml", ".yml"):
+        raise InputError(
+            f"study {shown(name)}",
+            "no such file",
+            "a study file or a shipped study",
+            did_you_mean(name, shipped),
+        )
+    with reading(path, "a study file"):
+        data = path.read_bytes()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            str(path), f"byte {error.start} that is not UTF-8", "UTF-8 text", "save it as UTF-8"
+        ) from None
+    plan = parse_plan(text, str(path))
+    return _anchored(plan, path.parent), text
+
+
+def _anchored(plan: Plan, folder: Path) -> Plan:
+    update = {
+        key: str((folder / value).resolve())
+        for key in ("path", "descriptions")
+        if (value := getattr(plan.dataset, key)) is not None and (folder / value).exists()
+    }
+    methods = tuple(
+        entry.model_copy(update={"frozen": str((folder / entry.frozen).resolve())})
+        if isinstance(entry.frozen, str) and (folder / entry.frozen).is_file()
+        else entry
+        for entry in plan.methods
+    )
+    dataset = DatasetSpec.model_validate({**plan.dataset.model_dump(exclude_unset=True), **update})
+    return plan.model_copy(update={"dataset": dataset, "methods": methods})

@@ -1,0 +1,318 @@
+"""Running a study: plan -> cells -> nodes -> predictions -> assessments, skipping what is done."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from vestige.contracts import Assessment, UnlearnSettings
+from vestige.errors import InputError, Interrupted
+from vestige.seeds import digest
+from vestige.study.cells import (
+    Configuration,
+    Node,
+    Setting,
+    configurations,
+    full_node,
+    oracle_node,
+    predictions_node,
+    prepare,
+    unlearned_node,
+    unlearning_cost,
+)
+from vestige.study.deletions import (
+    Deletions,
+    development_table,
+    expected_rows,
+    gate_of,
+    refuse_reserved,
+    settle,
+    view_table,
+)
+from vestige.study.evaluate import Cell, assess_cell, register
+from vestige.study.frozen import Frozen, taken
+from vestige.study.plan import checked
+from vestige.study.pool import Failure, Reporter, Silent, work_through
+from vestige.study.protocol import DEFAULT_BACKEND, load_backend
+from vestige.study.store import Store, canonical, now
+from vestige.study.work import load_node_predictions
+
+if TYPE_CHECKING:
+    from vestige.deletion.gates import AcquisitionGate
+    from vestige.study.plan import Plan
+
+__all__ = ["Execution", "Outline", "StudyResult", "outline", "run_study"]
+
+OUTLINE_KINDS = ("full", "oracle", "unlearned", "assessment")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How to run, which changes no number that the identity does not name. jobs: worker processes; threads:
+    of each (default: all cores for one job, one each for several)."""
+
+    jobs: int = 1
+    threads: int | None = None
+    backend: str = DEFAULT_BACKEND
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What a run left. assessments: path in the folder -> record. failures: nodes that diverged."""
+
+    root: Path
+    assessments: dict[str, Assessment]
+    failures: tuple[Failure, ...] = ()
+
+
+def run_study(
+    plan: Plan,
+    out: str | Path,
+    *,
+    text: str = "",
+    execution: Execution | None = None,
+    report: Reporter | None = None,
+) -> StudyResult:
+    """Run what is missing of a study in `out` and assess every cell.
+
+    text: the study file as given, kept. Raises InputError for a plan or folder that does not fit, Interrupted
+    with what was kept when the user stops it.
+    """
+    execution = execution or Execution()
+    report = report or Silent()
+    backend = load_backend(execution.backend)
+    if execution.jobs == 1 and execution.threads is not None:
+        backend.set_threads(execution.threads)
+    setting = prepare(plan, backend)
+    with Store.writing(out) as store:
+        open_folder(store, setting, text, "run")
+        used = configurations(setting, _frozen(store, plan))
+        try:
+            return _run(setting, store, used, execution, report)
+        except (KeyboardInterrupt, Interrupted):
+            raise stopped(store) from None
+
+
+def open_folder(store: Store, setting: Setting, text: str, verb: str) -> None:
+    """Refuse a folder whose reserve is broken or whose data differ, then note this run's plan in it."""
+    refuse_reserved(store)
+    data = setting.data
+    store.write_once(
+        "data.json",
+        {
+            "name": data.name,
+            "sha256": data.sha256,
+            "options": [option.id for option in data.options],
+            "out_of_scope": data.out_of_scope,
+            "report": data.report.model_dump(mode="json"),
+        },
+        "data set",
+    )
+    plan = setting.plan.model_dump(mode="json", exclude_unset=True)
+    if text:
+        store.write("study.yaml", text.encode())
+    store.write_json("plan.json", plan)
+    history = store.json("history.json") if store.has("history.json") else []
+    entry = {
+        "time": now(),
+        "verb": verb,
+        "plan": digest(canonical(plan)),
+        "environment": setting.backend.environment(),
+    }
+    store.write_json("history.json", [*history, entry])
+
+
+def stopped(store: Store) -> Interrupted:
+    """The message of an interrupted run: what is kept."""
+    done = len(store.nodes())
+    parts = len(list((store.root / "nodes").glob(".part-*")))
+    tail = " and the checkpoint of the part at work" if parts else ""
+    return Interrupted(
+        f"interrupted: {done} finished part(s){tail} are kept in {store.root}; "
+        "run the same command again to go on"
+    )
+
+
+def _run(
+    setting: Setting,
+    store: Store,
+    used: Sequence[Configuration],
+    execution: Execution,
+    report: Reporter,
+) -> StudyResult:
+    plan = setting.plan
+    fulls = {seed: full_node(setting, seed) for seed in plan.full_seeds}
+    first: list[Node] = list(fulls.values())
+    gated: dict[int, Node] = {}
+    if plan.deletion.granularity == "class":
+        table = development_table(setting)
+        gated = {seed: predictions_node(setting, fulls[seed], table, "development") for seed in plan.seeds}
+        first += list(gated.values())
+    missing = pending(first, store)
+    report.total = cost(missing) + expected_cost(setting, used)
+    failures = work_through(first, store, setting, report=report, **_how(execution))
+    if failures:
+        raise InputError(
+            failures[0].label, failures[0].reason, "a full model", "change the training settings"
+        )
+    gates = read_gates(setting, store, gated)
+    deletions = settle(setting, store, gates, plan.bundles)
+    cells, nodes = _cells(setting, store, deletions, used, fulls)
+    report.total = cost(missing) + cost(pending(nodes, store))
+    failures = work_through(nodes, store, setting, report=report, **_how(execution))
+    _note_failures(store, nodes, failures)
+    entries = register(setting, store, deletions, used, cells)
+    assessments = {}
+    for cell in cells:
+        report.stage(f"assessing bundle {cell.bundle}, seed {cell.seed}")
+        name = f"assessments/{cell.bundle}-s{cell.seed}.json"
+        made = assess_cell(setting, store, deletions, used, cell, name, entries)
+        if made is not None:
+            assessments[name] = made
+    return StudyResult(store.root, assessments, tuple(failures))
+
+
+def _how(execution: Execution) -> dict[str, Any]:
+    return {"jobs": execution.jobs, "threads": execution.threads, "backend": execution.backend}
+
+
+def pending(nodes: Sequence[Node], store: Store) -> list[Node]:
+    """Nodes that are not there yet, each once."""
+    found: dict[str, Node] = {}
+    for node in nodes:
+        if store.node(node.kind, node.key).record() is None:
+            found[node.key] = node
+    return list(found.values())
+
+
+def cost(nodes: Sequence[Node]) -> float:
+    """Work in training rows."""
+    return sum(node.cost for node in nodes)
+
+
+def expected_cost(setting: Setting, used: Sequence[Configuration]) -> float:
+    """Work after the gate, about, in training rows."""
+    plan = setting.plan
+    one = full_node(setting, plan.primary).cost
+    rows = expected_rows(setting)
+    each = sum(unlearning_cost(item.settings, rows) for item in used)
+    scoring = 0.3 * len(setting.data.rows("evaluation"))
+    per_seed = each + scoring * (len(used) + 2)
+    return len(plan.bundles) * (len(plan.all_oracle_seeds) * one + len(plan.seeds) * per_seed)
+
+
+def read_gates(setting: Setting, store: Store, gated: Mapping[int, Node]) -> dict[int, AcquisitionGate]:
+    """The acquisition gate at each seed, from finished development probabilities."""
+    return {
+        seed: gate_of(setting, load_node_predictions(store.root, node.key, f"full seed {seed}"), seed)
+        for seed, node in gated.items()
+    }
+
+
+def _cells(
+    setting: Setting,
+    store: Store,
+    deletions: Deletions,
+    used: Sequence[Configuration],
+    fulls: Mapping[int, Node],
+) -> tuple[list[Cell], list[Node]]:
+    """Every cell, and every node that they need, models before their probabilities."""
+    cells: list[Cell] = []
+    models: list[Node] = []
+    scores: list[Node] = []
+    for bundle, request in deletions.requests.items():
+        table = view_table(setting, store, request, "evaluation", deletions.held_out)
+
+        def scored(model: Node, table: pd.DataFrame = table) -> Node:
+            node = predictions_node(setting, model, table, "evaluation")
+            models.append(model)
+            scores.append(node)
+            return node
+
+        full = {seed: scored(node) for seed, node in fulls.items()}
+        oracle = {seed: scored(oracle_node(setting, request, seed)) for seed in setting.plan.all_oracle_seeds}
+        for seed in setting.plan.seeds:
+            cells.append(
+                Cell(
+                    bundle=bundle,
+                    seed=seed,
+                    fulls=(full[seed], *(node for other, node in full.items() if other != seed)),
+                    oracles=(oracle[seed], *(node for other, node in oracle.items() if other != seed)),
+                    unlearned={
+                        item.label: scored(unlearned_node(setting, request, seed, item)) for item in used
+                    },
+                )
+            )
+    return cells, [*models, *scores]
+
+
+def _note_failures(store: Store, nodes: Sequence[Node], failures: Sequence[Failure]) -> None:
+    """Keep failures.json to what failed and is still missing."""
+    old = store.json("failures.json") if store.has("failures.json") else []
+    done = {node.key for node in nodes if store.node(node.kind, node.key).record() is not None}
+    fresh = [{**dataclasses.asdict(item), "time": now()} for item in failures]
+    keys = {item["key"] for item in fresh} | done
+    kept = [*(item for item in old if item["key"] not in keys), *fresh]
+    if kept:
+        store.write_json("failures.json", kept)
+    else:
+        store.drop("failures.json")
+
+
+@dataclass(frozen=True)
+class Outline:
+    """One planned piece of work, for `--dry-run`. state: "done", "to do", or "after the gate"."""
+
+    kind: str
+    label: str
+    state: str
+    cost: float
+
+
+def outline(plan: Plan, out: str | Path, *, execution: Execution | None = None) -> list[Outline]:
+    """What a run would do in `out`, without doing it. Requests are known only after the gate."""
+    setting = prepare(plan, load_backend((execution or Execution()).backend))
+    store = Store(Path(out))
+    labels = _labels(setting)
+    found = []
+    for seed in plan.full_seeds:
+        node = full_node(setting, seed)
+        done = store.node(node.kind, node.key).record() is not None
+        found.append(Outline("full", node.label, "done" if done else "to do", node.cost))
+    one = full_node(setting, plan.primary).cost
+    rows = expected_rows(setting)
+    for bundle in plan.bundles:
+        for seed in plan.all_oracle_seeds:
+            found.append(Outline("oracle", f"oracle of bundle {bundle}, seed {seed}", "after the gate", one))
+        for seed in plan.seeds:
+            for label, settings in labels:
+                work = unlearning_cost(settings, rows)
+                found.append(
+                    Outline("unlearned", f"{label} on bundle {bundle}, seed {seed}", "after the gate", work)
+                )
+            done = store.has(f"assessments/{bundle}-s{seed}.json")
+            found.append(
+                Outline("assessment", f"bundle {bundle}, seed {seed}", "done" if done else "to do", 0.0)
+            )
+    return found
+
+
+def _frozen(store: Store, plan: Plan) -> dict[int, Frozen | None]:
+    """The frozen records that the plan's methods take their settings from, by place."""
+    return {index: taken(store, entry) for index, entry in enumerate(plan.methods) if entry.frozen}
+
+
+def _labels(setting: Setting) -> list[tuple[str, UnlearnSettings]]:
+    """Label and settings of each method; defaults stand in for frozen ones, which may not be there yet."""
+    found = []
+    for entry in setting.plan.methods:
+        objective = setting.backend.objective(entry.method)
+        raw = {} if entry.frozen else entry.settings
+        settings = checked(objective.settings, raw, f"settings of {entry.method}")
+        found.append((entry.label or objective.title, settings))
+    return found

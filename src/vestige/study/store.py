@@ -1,0 +1,428 @@
+"""A run folder: whole files or none, nodes keyed by what changes their numbers, and a manifest of hashes.
+
+    DIR/plan.json, history.json, data.json, bundles.json, gates.json, frozen.json, evaluations.json
+    DIR/requests/01.json           the deletion request
+    DIR/views/01-evaluation.parquet   row ids of each view
+    DIR/nodes/full-<16 hex>/       one trained model, prediction table or tuning point, with its record.json
+    DIR/assessments/01-s17.json    what was measured
+    DIR/manifest.json              the hash of every other file
+
+A node is made in `DIR/nodes/.part-<name>` and renamed when its record is written, so that a kill at any
+moment leaves either the whole node or a part that the next run goes on with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+from pydantic import Field, ValidationError
+
+from vestige.contracts import Record
+from vestige.errors import InputError, shown
+from vestige.files import reading, writable_folder, write_bytes
+from vestige.seeds import digest
+
+__all__ = [
+    "MANIFEST",
+    "Identity",
+    "NodeRecord",
+    "Store",
+    "canonical",
+    "file_sha256",
+    "locked",
+    "node_key",
+    "now",
+    "read_json",
+    "read_manifest",
+    "refresh_manifest",
+]
+
+MANIFEST = "manifest.json"
+RECORD = "record.json"
+NODE_FORMAT = "vestige-node-1"
+MANIFEST_FORMAT = "vestige-manifest-1"
+
+Identity = dict[str, Any]
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601 with microseconds."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def canonical(value: object) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text. Raises ValueError for NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def pretty(value: object) -> str:
+    """JSON for people: sorted keys, indented, one final newline. Raises ValueError for NaN."""
+    return json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def node_key(kind: str, identity: Mapping[str, Any]) -> str:
+    """64 hex digits over the kind and everything that changes the node's numbers."""
+    return digest(NODE_FORMAT, kind, canonical(identity))
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 of a file's bytes."""
+    state = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            state.update(block)
+    return state.hexdigest()
+
+
+def read_json(path: Path) -> Any:
+    """The value in a JSON file. Raises InputError."""
+    with reading(path, "a JSON file of a run folder"):
+        data = path.read_bytes()
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise InputError(
+            str(path), str(error), "JSON", "restore the file or delete it and run again"
+        ) from None
+
+
+class NodeRecord(Record):
+    """Written last into a node's folder. identity: everything that changes its numbers; key: its hash.
+
+    files: sha256 of each other file in the folder. seconds: of work, over all sittings.
+    rows: rows that were trained on, scored or processed. result: what the work reported.
+    """
+
+    format: str = NODE_FORMAT
+    kind: str
+    key: str
+    label: str
+    identity: dict[str, Any]
+    needs: tuple[str, ...] = ()
+    files: dict[str, str]
+    started: str
+    finished: str
+    seconds: float = Field(ge=0)
+    rows: int = Field(ge=0)
+    environment: dict[str, Any]
+    result: dict[str, Any]
+
+
+def read_manifest(root: Path) -> dict[str, str]:
+    """Path -> sha256 of the files of a run folder. Raises InputError when the manifest was changed."""
+    path = root / MANIFEST
+    value = read_json(path)
+    files = value.get("files") if isinstance(value, dict) else None
+    if not isinstance(files, dict) or path.read_bytes() != _manifest_bytes(files):
+        raise InputError(
+            str(path),
+            "a changed or damaged manifest",
+            "the one that the run wrote",
+            "restore it, or run again elsewhere",
+        )
+    return files
+
+
+def _manifest_bytes(files: Mapping[str, str]) -> bytes:
+    body = {"format": MANIFEST_FORMAT, "files": dict(files)}
+    return pretty({**body, "seal": digest(canonical(body))}).encode()
+
+
+def refresh_manifest(root: Path, *paths: str) -> None:
+    """Enter the present hash of files that were written again on purpose, such as `report.html`.
+
+    Does nothing in a folder without a manifest. paths: relative to `root`.
+    """
+    if not (root / MANIFEST).is_file():
+        return
+    files = read_manifest(root)
+    for name in paths:
+        files[name] = file_sha256(root / name)
+    write_bytes(root / MANIFEST, _manifest_bytes(files))
+
+
+@dataclass
+class Store:
+    """A run folder. Use `Store.writing` to change it; reading needs no lock."""
+
+    root: Path
+    _files: dict[str, str] = field(default_factory=dict)
+    _writable: bool = False
+
+    @classmethod
+    def reading(cls, root: str | Path) -> Store:
+        """A folder to read. Raises InputError when it is not a run folder."""
+        path = Path(root)
+        if not (path / "plan.json").is_file():
+            raise InputError(
+                str(path),
+                "no plan.json" if path.is_dir() else "no such folder",
+                "a folder that `vestige study run` or `tune` wrote",
+                "name that folder",
+            )
+        return cls(path)
+
+    @classmethod
+    @contextmanager
+    def writing(cls, root: str | Path) -> Iterator[Store]:
+        """Hold the folder alone. Raises InputError when another run has it or it cannot be written."""
+        path = writable_folder(Path(root))
+        strangers = [item.name for item in path.iterdir() if not item.name.startswith(".")]
+        if strangers and not (path / MANIFEST).is_file() and not (path / "plan.json").is_file():
+            raise InputError(
+                str(path),
+                f"a folder with other files ({shown(sorted(strangers)[0])})",
+                "an empty folder or a run folder",
+                "name another --out",
+            )
+        with _locked(path):
+            files = read_manifest(path) if (path / MANIFEST).is_file() else {}
+            yield cls(path, files, True)
+
+    def path(self, name: str) -> Path:
+        """Where a file of this folder lies."""
+        return self.root / name
+
+    def has(self, name: str) -> bool:
+        """Whether a file is there."""
+        return self.path(name).is_file()
+
+    def json(self, name: str) -> Any:
+        """The value in a JSON file."""
+        return read_json(self.path(name))
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a whole file and enter its hash in the manifest."""
+        value = hashlib.sha256(data).hexdigest()
+        if self._files.get(name) == value and self.has(name) and file_sha256(self.path(name)) == value:
+            return
+        write_bytes(self.path(name), data)
+        self.enter({name: value})
+
+    def write_json(self, name: str, value: object) -> None:
+        """Write JSON with sorted keys."""
+        self.write(name, pretty(value).encode())
+
+    def write_once(self, name: str, value: object, what: str) -> None:
+        """Write JSON that must not change afterwards. Raises InputError when other content is there."""
+        data = pretty(value).encode()
+        if self.has(name) and self.path(name).read_bytes() != data:
+            raise InputError(
+                str(self.path(name)),
+                f"another {what} than this study makes",
+                f"the same {what}",
+                "name another --out, or go back to the settings that made this folder",
+            )
+        self.write(name, data)
+
+    def enter(self, files: Mapping[str, str]) -> None:
+        """Put hashes of files already written into the manifest."""
+        assert self._writable
+        if all(self._files.get(name) == value for name, value in files.items()):
+            return
+        self._files.update(files)
+        write_bytes(self.path(MANIFEST), _manifest_bytes(self._files))
+
+    def drop(self, name: str) -> None:
+        """Remove a file that no longer holds, and its hash."""
+        assert self._writable
+        self.path(name).unlink(missing_ok=True)
+        if self._files.pop(name, None) is not None:
+            write_bytes(self.path(MANIFEST), _manifest_bytes(self._files))
+
+    def node(self, kind: str, key: str) -> NodeFolder:
+        """The place of one node."""
+        return NodeFolder(self.root, kind, key)
+
+    def adopt(self, node: NodeFolder) -> NodeRecord:
+        """Enter a finished node in the manifest. Raises InputError when it is damaged."""
+        record = node.record()
+        assert record is not None
+        self.enter({f"nodes/{node.name}/{RECORD}": file_sha256(node.path / RECORD)})
+        return record
+
+    def nodes(self) -> list[NodeRecord]:
+        """Records of every finished node, by folder name."""
+        found = []
+        for path in sorted((self.root / "nodes").glob("*/" + RECORD)):
+            if not path.parent.name.startswith("."):
+                found.append(_read_record(path))
+        return found
+
+
+@dataclass(frozen=True)
+class NodeFolder:
+    """Where a node lies, or is being made."""
+
+    root: Path
+    kind: str
+    key: str
+
+    @property
+    def name(self) -> str:
+        """Folder name: kind and the key's first 16 digits."""
+        return f"{self.kind}-{self.key[:16]}"
+
+    @property
+    def path(self) -> Path:
+        """The finished node."""
+        return self.root / "nodes" / self.name
+
+    @property
+    def part(self) -> Path:
+        """The node while it is being made."""
+        return self.root / "nodes" / f".part-{self.name}"
+
+    @cached_property
+    def progress_file(self) -> Path:
+        """Where a running node notes how far it is, beside the part so that no trainer meets it."""
+        return self.root / "nodes" / f".progress-{self.name}.json"
+
+    def record(self) -> NodeRecord | None:
+        """The record of a finished node. Raises InputError when it belongs to another key or is damaged."""
+        if not self.path.exists():
+            return None
+        record = _read_record(self.path / RECORD)
+        if record.key != self.key or node_key(record.kind, record.identity) != self.key:
+            raise _damaged(self.path / RECORD, "the record of other settings")
+        return record
+
+    def verified(self) -> NodeRecord:
+        """The record after every file was hashed. Raises InputError naming the first that differs."""
+        record = self.record()
+        if record is None:
+            raise _damaged(self.path, "no such node")
+        for name, value in record.files.items():
+            path = self.path / name
+            if not path.is_file():
+                raise _damaged(path, "no such file")
+            if file_sha256(path) != value:
+                raise _damaged(path, "changed bytes")
+        return record
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep a second process out of the working folder, such as one that a killed run left behind."""
+        self.part.parent.mkdir(parents=True, exist_ok=True)
+        path = self.part.parent / f".lock-{self.name}"
+        with path.open("a") as file:
+            _flock(file, wait=True)
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+
+    def begin(self) -> Path:
+        """Make the working folder, or find the one that an interrupted run left."""
+        self.part.mkdir(parents=True, exist_ok=True)
+        return self.part
+
+    def discard(self) -> None:
+        """Remove the working folder."""
+        shutil.rmtree(self.part, ignore_errors=True)
+        self.progress_file.unlink(missing_ok=True)
+
+    def finish(
+        self,
+        *,
+        label: str,
+        identity: Identity,
+        needs: tuple[str, ...],
+        started: str,
+        seconds: float,
+        rows: int,
+        environment: dict[str, Any],
+        result: dict[str, Any],
+    ) -> NodeRecord:
+        """Hash every file, write the record last, and rename the working folder."""
+        (self.part / RECORD).unlink(missing_ok=True)
+        files = {}
+        for path in sorted(self.part.rglob("*")):
+            if path.is_file():
+                files[path.relative_to(self.part).as_posix()] = file_sha256(path)
+                _sync(path)
+        record = NodeRecord(
+            kind=self.kind,
+            key=self.key,
+            label=label,
+            identity=identity,
+            needs=needs,
+            files=files,
+            started=started,
+            finished=now(),
+            seconds=seconds,
+            rows=rows,
+            environment=environment,
+            result=result,
+        )
+        write_bytes(self.part / RECORD, pretty(record.model_dump(mode="json")).encode())
+        os.replace(self.part, self.path)
+        self.progress_file.unlink(missing_ok=True)
+        return record
+
+
+def _read_record(path: Path) -> NodeRecord:
+    try:
+        return NodeRecord.model_validate(read_json(path))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise _damaged(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _damaged(path: Path, found: str) -> InputError:
+    return InputError(
+        str(path), found, "what the run wrote", "delete the folder that holds it and run the study again"
+    )
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _flock(file: IO[str], *, wait: bool) -> None:
+    """Lock an open file until it is closed. Raises BlockingIOError when it is taken and `wait` is false."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system: two runs at once are the user's risk
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+def locked(root: Path) -> bool:
+    """Whether a run holds the folder now."""
+    path = root / ".lock"
+    if not path.is_file():
+        return False
+    with path.open("a") as file:
+        try:
+            _flock(file, wait=False)
+        except BlockingIOError:
+            return True
+    return False
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Exclusive use of the folder, given back when the process ends however it ends."""
+    with (root / ".lock").open("a") as file:
+        try:
+            _flock(file, wait=False)
+        except BlockingIOError:
+            raise InputError(
+                str(root),
+                "another run at work in this folder",
+                "one run at a time",
+                "wait for it, or name another --out",
+            ) from None
+        yield

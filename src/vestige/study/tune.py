@@ -1,0 +1,317 @@
+"""Tuning on the development bundle: every epoch of every grid point counts; evaluation rows are not read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vestige.contracts import Objective, Record
+from vestige.errors import InputError, Interrupted, did_you_mean
+from vestige.study.cells import (
+    Node,
+    Setting,
+    TuneWork,
+    full_node,
+    oracle_node,
+    predictions_node,
+    prepare,
+    request_identity,
+    table_hash,
+    unlearning_cost,
+)
+from vestige.study.deletions import development_table, expected_rows, settle, tuning_bundle, view_table
+from vestige.study.plan import checked
+from vestige.study.pool import Reporter, Silent, work_through
+from vestige.study.protocol import load_backend
+from vestige.study.runner import (
+    Execution,
+    cost,
+    open_folder,
+    pending,
+    read_gates,
+    stopped,
+)
+from vestige.study.store import Store, now
+from vestige.study.tuning_rules import EpochResult, Point, choose, edges, grid_points
+from vestige.study.work import EPOCHS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vestige.deletion.requests import DeletionRequest
+    from vestige.study.plan import Plan
+
+__all__ = ["MethodTuning", "Tuning", "tune_study"]
+
+TUNING = "tuning.json"
+
+
+class MethodTuning(Record):
+    """Every candidate of one method and the chosen one. settings: None when no candidate was feasible.
+
+    settings["epochs"] is the chosen epoch. edges: fields chosen at the edge of their grid. candidates: epochs
+    of all points; budget: the most epochs that could have been trained.
+    """
+
+    method: str
+    title: str
+    grid: dict[str, tuple[Any, ...]]
+    points: tuple[Point, ...]
+    settings: dict[str, Any] | None
+    chosen: EpochResult | None
+    edges: tuple[str, ...]
+    candidates: int
+    feasible_candidates: int
+    budget: int
+    note: str = ""
+
+
+class Tuning(Record):
+    """What tuning did. It used the oracle of its bundle, and development rows only."""
+
+    format: str = "vestige-tuning-1"
+    time: str
+    bundle: str
+    seed: int
+    request: dict[str, Any]
+    rows: dict[str, int]
+    table_sha256: str
+    objective: str = "OD_F + OD_G over feasible candidates"
+    used_oracle: bool = True
+    held_out: bool = False
+    prune: bool
+    epochs: int
+    equal_budgets: bool
+    methods: tuple[MethodTuning, ...]
+
+    def method(self, name: str) -> MethodTuning:
+        """The tuning of one method. Raises KeyError."""
+        for item in self.methods:
+            if item.method == name:
+                return item
+        raise KeyError(name)
+
+
+@dataclass(frozen=True)
+class _Search:
+    objective: Objective
+    grid: dict[str, tuple[Any, ...]]
+    settings: tuple[dict[str, Any], ...]
+
+
+def tune_study(
+    plan: Plan,
+    out: str | Path,
+    *,
+    text: str = "",
+    execution: Execution | None = None,
+    report: Reporter | None = None,
+) -> Tuning:
+    """Tune every method of the plan on bundle 00 (or a part of a custom request) and write tuning.json.
+
+    Grid points that are done are not done again. Raises InputError, also when settings are frozen already.
+    """
+    execution = execution or Execution()
+    report = report or Silent()
+    backend = load_backend(execution.backend)
+    if execution.jobs == 1 and execution.threads is not None:
+        backend.set_threads(execution.threads)
+    setting = prepare(plan, backend)
+    searches = _searches(setting)
+    with Store.writing(out) as store:
+        if store.has("frozen.json"):
+            raise InputError(
+                str(store.path("frozen.json")),
+                "frozen settings",
+                "none while tuning",
+                "tune in another --out: frozen settings do not change",
+            )
+        open_folder(store, setting, text, "tune")
+        try:
+            return _tune(setting, store, searches, execution, report)
+        except (KeyboardInterrupt, Interrupted):
+            raise stopped(store) from None
+
+
+def _searches(setting: Setting) -> list[_Search]:
+    plan = setting.plan
+    names = dict.fromkeys([*(entry.method for entry in plan.methods), *plan.tuning.grid])
+    if not names:
+        raise InputError(f"{plan.name}: methods", "none", "at least one to tune", "add methods")
+    found = []
+    for name in names:
+        objective = setting.backend.objective(name)
+        place = f"{plan.name}: tuning.grid.{name}"
+        own = plan.tuning.grid.get(name, {})
+        for field, values in own.items():
+            if field not in objective.settings.model_fields:
+                raise InputError(
+                    place,
+                    f"unknown setting '{field}'",
+                    f"a setting of {objective.title}",
+                    did_you_mean(field, objective.settings.model_fields),
+                )
+            if field == "epochs" or not values:
+                raise InputError(
+                    f"{place}.{field}",
+                    "epochs in a grid" if field == "epochs" else "an empty list",
+                    "at least one value of another setting",
+                    "every epoch up to tuning.epochs is a candidate already",
+                )
+        raw = {**objective.grid, **own}
+        points = tuple(
+            checked(objective.settings, {**point, "epochs": plan.tuning.epochs}, place).model_dump(
+                mode="json"
+            )
+            for point in grid_points(raw)
+        )
+        # Values as the settings understand them: "1e-4" in a file is the number.
+        grid = {field: tuple(dict.fromkeys(point[field] for point in points)) for field in sorted(raw)}
+        found.append(_Search(objective, grid, points))
+    return found
+
+
+def _tune(
+    setting: Setting, store: Store, searches: Sequence[_Search], execution: Execution, report: Reporter
+) -> Tuning:
+    seed = setting.plan.primary
+    full = full_node(setting, seed)
+    first = [full]
+    gated: dict[int, Node] = {}
+    if setting.plan.deletion.granularity == "class":
+        gated[seed] = predictions_node(setting, full, development_table(setting), "development")
+        first.append(gated[seed])
+    missing = pending(first, store)
+    rows = expected_rows(setting)
+    budget = [unlearning_cost(_typed(item, point), rows) for item in searches for point in item.settings]
+    report.total = cost(missing) + full.cost + sum(budget)
+    how: dict[str, Any] = {
+        "jobs": execution.jobs,
+        "threads": execution.threads,
+        "backend": execution.backend,
+        "report": report,
+    }
+    if failures := work_through(first, store, setting, **how):
+        raise InputError(
+            failures[0].label, failures[0].reason, "a full model", "change the training settings"
+        )
+    bundle = tuning_bundle(setting)
+    deletions = settle(setting, store, read_gates(setting, store, gated), [bundle])
+    request = deletions.requests[bundle]
+    table = view_table(setting, store, request, "development")
+    oracle = oracle_node(setting, request, seed)
+    scored = [predictions_node(setting, model, table, "development") for model in (full, oracle)]
+    points = {
+        (item.objective.name, index): _point_node(setting, request, item, point, scored, table)
+        for item in searches
+        for index, point in enumerate(item.settings)
+    }
+    nodes = [oracle, *scored, *points.values()]
+    report.total = cost(missing) + cost(pending(nodes, store))
+    if failures := work_through(nodes, store, setting, **how):
+        raise InputError(failures[0].label, failures[0].reason, "an oracle", "change the training settings")
+    methods = tuple(_method(setting, store, item, points) for item in searches)
+    tuning = Tuning(
+        time=now(),
+        bundle=bundle,
+        seed=seed,
+        request=request_identity(request),
+        rows={view: int((table["view"] == view).sum()) for view in ("F", "G", "R")},
+        table_sha256=table_hash(table),
+        held_out=request.granularity == "custom",
+        prune=setting.plan.tuning.prune,
+        epochs=setting.plan.tuning.epochs,
+        equal_budgets=len({item.budget for item in methods}) == 1,
+        methods=methods,
+    )
+    store.write_json(TUNING, tuning.model_dump(mode="json"))
+    return tuning
+
+
+def _typed(item: _Search, point: Mapping[str, Any]) -> Any:
+    return item.objective.settings.model_validate(point)
+
+
+def _point_node(
+    setting: Setting,
+    request: DeletionRequest,
+    item: _Search,
+    point: dict[str, Any],
+    scored: Sequence[Node],
+    table: pd.DataFrame,
+) -> Node:
+    plan = setting.plan
+    start = full_node(setting, plan.primary)
+    shown = ", ".join(f"{name} {point[name]:g}" for name in item.grid if isinstance(point[name], int | float))
+    return Node(
+        kind="tuning",
+        label=f"{item.objective.title} ({shown}) on bundle {request.bundle}",
+        identity={
+            **setting.base,
+            "seed": plan.primary,
+            "start": start.key,
+            "request": request_identity(request),
+            "method": item.objective.name,
+            "settings": point,
+            "prune": plan.tuning.prune,
+            "table": table_hash(table),
+            "full": scored[0].key,
+            "oracle": scored[1].key,
+        },
+        work=TuneWork(
+            seed=plan.primary,
+            start=start.key,
+            method=item.objective.name,
+            settings=point,
+            deleted=tuple(request.row_ids),
+            full=scored[0].key,
+            oracle=scored[1].key,
+            prune=plan.tuning.prune,
+        ),
+        needs=(start.key, scored[0].key, scored[1].key),
+        cost=unlearning_cost(_typed(item, point), len(request.row_ids))
+        + 0.3 * len(table) * plan.tuning.epochs,
+    )
+
+
+def _method(
+    setting: Setting, store: Store, item: _Search, nodes: Mapping[tuple[str, int], Node]
+) -> MethodTuning:
+    points = []
+    for index, settings in enumerate(item.settings):
+        node = nodes[item.objective.name, index]
+        place = store.node(node.kind, node.key)
+        record = place.verified()
+        raw = json.loads((place.path / EPOCHS).read_text(encoding="utf-8"))
+        points.append(
+            Point(
+                node=node.key,
+                settings=settings,
+                epochs=tuple(EpochResult.model_validate(epoch) for epoch in raw),
+                stopped=str(record.result["stopped"]),
+                seconds=record.seconds,
+            )
+        )
+    chosen = choose(points)
+    candidates = [epoch for point in points for epoch in point.epochs]
+    common: dict[str, Any] = {
+        "method": item.objective.name,
+        "title": item.objective.title,
+        "grid": item.grid,
+        "points": tuple(points),
+        "candidates": len(candidates),
+        "feasible_candidates": sum(epoch.feasible for epoch in candidates),
+        "budget": len(points) * setting.plan.tuning.epochs,
+    }
+    if chosen is None:
+        return MethodTuning(**common, settings=None, chosen=None, edges=(), note="no feasible candidate")
+    point, epoch = chosen
+    return MethodTuning(
+        **common,
+        settings={**point.settings, "epochs": epoch.epoch},
+        chosen=epoch,
+        edges=edges(item.grid, point.settings, epoch.epoch, setting.plan.tuning.epochs),
+    )

@@ -1,0 +1,163 @@
+"""A small real backend for tests: softmax regression on hashed words, in NumPy, milliseconds a model.
+
+Training, unlearning and retraining all happen; only the size is a toy's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from vestige.contracts import Floats, Objective, Record, UnlearnSettings
+from vestige.decision.schema import Schema
+from vestige.errors import Diverged
+from vestige.methods import METHODS
+from vestige.seeds import generator
+from vestige.study.plan import checked
+from vestige.study.protocol import Progress, Rows, Score
+
+WIDTH = 256
+SPEC = "bag_of_words:BagOfWords"
+
+
+class WordModel(Record):
+    scale: float = Field(1.0, gt=0)
+
+
+class WordTraining(Record):
+    epochs: int = Field(120, ge=1)
+    learning_rate: float = Field(20.0, gt=0)
+
+
+def features(texts: Sequence[str]) -> Floats:
+    x = np.zeros((len(texts), WIDTH))
+    for row, text in enumerate(texts):
+        for word in re.findall(r"\w+", text.lower()):
+            x[row, zlib.crc32(word.encode()) % WIDTH] += 1.0
+    norms = np.linalg.norm(x, axis=1, keepdims=True)
+    return np.asarray(x / np.where(norms == 0, 1, norms))
+
+
+def softmax(z: Floats) -> Floats:
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return np.asarray(e / e.sum(axis=1, keepdims=True))
+
+
+class BagOfWords:
+    """See `vestige.study.protocol.Backend`."""
+
+    def model_settings(self, raw: Mapping[str, Any]) -> Record:
+        return checked(WordModel, raw, "model")
+
+    def task_settings(self, raw: Mapping[str, Any]) -> Record:
+        return checked(WordTraining, raw, "training")
+
+    def objective(self, name: str) -> Objective:
+        return METHODS.get(name)
+
+    def identity(self, model: Record) -> dict[str, Any]:
+        return {"name": "bag-of-words", "version": 1}
+
+    def environment(self) -> dict[str, Any]:
+        return {"numpy": np.__version__}
+
+    def set_threads(self, threads: int) -> None:
+        pass
+
+    def train(
+        self,
+        *,
+        rows: Rows,
+        schema: Schema,
+        model: Record,
+        settings: Record,
+        seed: int,
+        folder: Path,
+        progress: Progress,
+    ) -> dict[str, Any]:
+        assert isinstance(settings, WordTraining)
+        weights = generator(seed, "start").normal(0, 0.3, (WIDTH, len(schema.ids)))
+        x, y = features(rows.texts), _one_hot(rows.gold, schema)
+        for epoch in range(settings.epochs):
+            weights = weights - settings.learning_rate * x.T @ (softmax(x @ weights) - y) / len(x)
+            progress((epoch + 1) * len(x), settings.epochs * len(x))
+        _save(folder, weights)
+        return {"steps": settings.epochs}
+
+    def unlearn(
+        self,
+        *,
+        start: Path,
+        method: str,
+        settings: UnlearnSettings,
+        forget: Rows,
+        retain: Rows,
+        schema: Schema,
+        seed: int,
+        folder: Path,
+        progress: Progress,
+        on_epoch: Callable[[int, Score], bool] | None = None,
+        keep: bool = True,
+    ) -> dict[str, Any]:
+        weights = np.load(start / "weights.npy")
+        xf, yf = features(forget.texts), _one_hot(forget.gold, schema)
+        xr, yr = features(retain.texts), _one_hot(retain.gold, schema)
+        if settings.learning_rate >= 1e6:
+            raise Diverged(
+                "the loss is nan", 1, forget.row_ids[:3], settings.learning_rate, "nothing was kept"
+            )
+        weight = float(getattr(settings, "retain_weight", 0.0))
+        rng = generator(seed, "unlearn")
+        steps = 0
+        for epoch in range(1, settings.epochs + 1):
+            order = rng.permutation(len(xf))
+            for begin in range(0, len(order), settings.forget_batch):
+                rows = order[begin : begin + settings.forget_batch]
+                p = softmax(xf[rows] @ weights)
+                push = (1 / len(schema.ids) - p) if method == "uniformization" else (p - yf[rows])
+                if method == "simnpo":
+                    chance = (p * yf[rows]).sum(axis=1, keepdims=True) ** settings.beta  # type: ignore[attr-defined]
+                    push = push * 2 * chance / (1 + chance)
+                sign = -1.0 if method == "uniformization" else 1.0
+                ascent = xf[rows].T @ (sign * push) / len(rows)
+                kept = rng.integers(0, len(xr), settings.retain_batch)
+                descent = xr[kept].T @ (softmax(xr[kept] @ weights) - yr[kept]) / len(kept)
+                # The toy's rates are far larger than a transformer's: the same grid moves it usefully.
+                weights = weights + 6e4 * settings.learning_rate * (ascent - weight * descent)
+                steps += 1
+            progress(epoch, settings.epochs)
+            if on_epoch is not None and not on_epoch(epoch, lambda texts: softmax(features(texts) @ weights)):  # noqa: B023
+                break
+        if keep:
+            _save(folder, weights)
+        return {"steps": steps}
+
+    def predict(self, *, model: Path, texts: Sequence[str], schema: Schema, progress: Progress) -> Floats:
+        progress(len(texts), len(texts))
+        return softmax(features(texts) @ np.load(model / "weights.npy"))
+
+    def embed(self, texts: Sequence[str]) -> Floats:
+        return features(texts)
+
+    def encoder(self) -> str:
+        return "hashed words"
+
+
+def _one_hot(gold: Sequence[str], schema: Schema) -> Floats:
+    y = np.zeros((len(gold), len(schema.ids)))
+    y[np.arange(len(gold)), [schema.ids.index(name) for name in gold]] = 1.0
+    return y
+
+
+def _save(folder: Path, weights: Floats) -> None:
+    target = folder / "model"
+    target.mkdir(exist_ok=True)
+    np.save(target / "weights.npy", weights)
+    (target / "model.json").write_text(json.dumps({"width": WIDTH}) + "\n", encoding="utf-8")

@@ -1,0 +1,149 @@
+"""Study files: what is accepted, and the one-line error for what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vestige.errors import InputError
+from vestige.study.plan import load_plan, parse_plan, shipped_studies
+
+SMALL = "name: a\ndataset: helpdesk\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "found", "remedy"),
+    [
+        (SMALL + "seedz: [1]\n", "plan.yaml", "unknown key 'seedz'", "did you mean 'seeds'?"),
+        (
+            SMALL + "deletion: {granulrity: class}\n",
+            "plan.yaml: deletion",
+            "unknown key 'granulrity'",
+            "did you mean 'granularity'?",
+        ),
+        (
+            "name: a\ndataset: {name: files, paht: x}\n",
+            "plan.yaml: dataset",
+            "unknown key 'paht'",
+            "did you mean 'path'?",
+        ),
+        (
+            SMALL + "methods: [{method: simnpo, setings: {}}]\n",
+            "plan.yaml: methods[0]",
+            "unknown key 'setings'",
+            "did you mean 'settings'?",
+        ),
+        (
+            SMALL + "tuning: {epoch: 3}\n",
+            "plan.yaml: tuning",
+            "unknown key 'epoch'",
+            "did you mean 'epochs'?",
+        ),
+        (SMALL + "seeds: [1]\nseeds: [2]\n", "plan.yaml, line 4", "key 'seeds' twice", "correct the line"),
+        (SMALL + "seeds: &a [1]\nnoise_seeds: *a\n", "plan.yaml, line 4", "an alias", "correct the line"),
+        (SMALL + "seeds: [1\n", "plan.yaml, line", "expected", "correct the line"),
+        (
+            SMALL + "seeds: !!python/object/apply:os.getcwd []\n",
+            "plan.yaml, line 3",
+            "tag",
+            "correct the line",
+        ),
+        ("- a\n", "plan.yaml", "no mapping", "vestige study show demo"),
+        ("dataset: helpdesk\n", "plan.yaml", "no key 'name'", "add it"),
+        (SMALL + "seeds: []\n", "plan.yaml: seeds", "an empty list", "[17]"),
+        (SMALL + "seeds: [1, 1]\n", "plan.yaml: seeds", "'1' twice", "remove the repetition"),
+        (SMALL + "seeds: [-1]\n", "plan.yaml: seeds", "a negative seed", "correct it"),
+        (SMALL + "primary_seed: 3\n", "plan.yaml: primary_seed", "3", "add it to seeds"),
+        (SMALL + "stage: pilott\n", "plan.yaml: stage", "pilott", "correct the value"),
+        (SMALL + "draws: 3\n", "plan.yaml: draws", "3", "correct the value"),
+        (SMALL + "rendering: opaque\n", "plan.yaml: map_seed", "none", "map_seed: 0"),
+        (SMALL + "map_seed: 0\n", "plan.yaml: map_seed", "0", "remove it"),
+        (SMALL + "deletion: {bundles: ['00']}\n", "plan.yaml: deletion: bundles", "bundle 00", "study tune"),
+        (SMALL + "deletion: {bundles: [a]}\n", "plan.yaml: deletion: bundles", "'a'", "correct it"),
+        (SMALL + "deletion: {bundles: [1], reserved: ['01']}\n", "plan.yaml: deletion", "bundle 01", "one"),
+        (SMALL + "deletion: {where: a=1}\n", "plan.yaml: deletion: where", "a value", "set it, or remove"),
+        (SMALL + "deletion: {granularity: custom}\n", "plan.yaml: deletion", "neither", "name the rows once"),
+        (
+            SMALL + "deletion: {granularity: custom, row_ids: []}\n",
+            "plan.yaml: deletion: row_ids",
+            "an empty list",
+            "add row ids",
+        ),
+        (SMALL + "deletion: {granularity: row}\n", "deletion: granularity", "'row'", "correct the value"),
+        (SMALL + "methods: simnpo\n", "plan.yaml: methods", "'simnpo'", "on a line"),
+        (
+            SMALL + "methods: [{method: simnpo, frozen: true, settings: {epochs: 2}}]\n",
+            "plan.yaml: methods[0]",
+            "settings beside frozen",
+            "remove the settings",
+        ),
+        (
+            SMALL + "methods: [{method: simnpo, label: x}, {method: npo, label: x}]\n",
+            "methods, labels",
+            "'x' twice",
+            "remove the repetition",
+        ),
+        (SMALL + "methods: [{method: simnpo, label: a/b}]\n", "methods[0]: label", "'a/b'", "shorten it"),
+        (
+            SMALL + "stage: confirmation\nmethods: [{method: simnpo, settings: {epochs: 2}}]\n",
+            "plan.yaml: methods[0]",
+            "not frozen",
+            "vestige study tune",
+        ),
+    ],
+)
+def test_bad_plan_is_one_line(text: str, subject: str, found: str, remedy: str) -> None:
+    with pytest.raises(InputError) as error:
+        parse_plan(text, "plan.yaml")
+    assert subject in error.value.subject
+    assert found in error.value.found
+    assert remedy in error.value.remedy
+    assert "\n" not in str(error.value)
+
+
+def test_numbers_and_labels_as_people_write_them() -> None:
+    plan = parse_plan(
+        SMALL
+        + "deletion: {bundles: [1, '02'], reserved: [10]}\n"
+        + "methods: [simnpo, {method: npo, settings: {learning_rate: 1e-4}}]\n",
+        "plan.yaml",
+    )
+    assert plan.deletion.bundles == ("01", "02")
+    assert plan.deletion.reserved == ("10",)
+    assert plan.methods[0].method == "simnpo"
+    assert plan.methods[1].settings == {"learning_rate": 1e-4}
+
+
+def test_seeds_of_fulls_and_oracles_keep_evaluated_ones_first() -> None:
+    plan = parse_plan(SMALL + "seeds: [5, 3]\nnoise_seeds: [1, 3]\noracle_seeds: [9]\nprimary_seed: 3\n", "p")
+    assert plan.full_seeds == (5, 3, 1)
+    assert plan.all_oracle_seeds == (5, 3, 9)
+    assert plan.primary == 3
+
+
+def test_shipped_studies_parse() -> None:
+    shipped = shipped_studies()
+    assert {"demo", "banking77-class"} <= set(shipped)
+    for name in shipped:
+        plan, text = load_plan(name)
+        assert plan.name == name
+        assert text == shipped[name]
+
+
+def test_paths_are_taken_from_the_study_file(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "s.yaml").write_text("name: a\ndataset: {name: files, path: rows}\n", encoding="utf-8")
+    plan, _ = load_plan(tmp_path / "s.yaml")
+    assert plan.dataset.path == str(tmp_path / "rows")
+    assert plan.dataset.model_fields_set == {"name", "path"}
+
+
+def test_unknown_study_gets_a_suggestion(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean 'demo'"):
+        load_plan("demmo")
+    with pytest.raises(InputError, match="no such file"):
+        load_plan(tmp_path / "gone.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
+    with pytest.raises(InputError, match="not UTF-8"):
+        load_plan(tmp_path / "latin.yaml")

@@ -1,0 +1,174 @@
+"""The run folder: whole files, hashes, one run at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vestige.errors import InputError
+from vestige.study.store import (
+    NodeFolder,
+    Store,
+    canonical,
+    locked,
+    node_key,
+    read_manifest,
+    refresh_manifest,
+)
+
+
+def finish(folder: NodeFolder, identity: dict[str, object]) -> None:
+    folder.begin()
+    (folder.part / "weights").write_bytes(b"12345")
+    folder.finish(
+        label="a model",
+        identity=identity,
+        needs=(),
+        started="2026-01-01T00:00:00.000000+00:00",
+        seconds=1.5,
+        rows=3,
+        environment={},
+        result={},
+    )
+
+
+def node(root: Path, identity: dict[str, object]) -> NodeFolder:
+    return NodeFolder(root, "full", node_key("full", identity))
+
+
+def test_every_part_of_an_identity_changes_the_key() -> None:
+    base = {"seed": 17, "settings": {"a": 1, "b": [1, 2]}}
+    keys = {
+        node_key("full", base),
+        node_key("oracle", base),
+        node_key("full", {**base, "seed": 18}),
+        node_key("full", {**base, "settings": {"a": 1, "b": [2, 1]}}),
+        node_key("full", {**base, "more": None}),
+    }
+    assert len(keys) == 5
+    assert node_key("full", dict(reversed(base.items()))) == node_key("full", base)
+    with pytest.raises(ValueError, match="JSON compliant"):
+        canonical({"a": float("nan")})
+
+
+def test_a_node_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    identity: dict[str, object] = {"seed": 1}
+    place = node(tmp_path, identity)
+    assert place.record() is None
+    place.begin()
+    (place.part / "weights").write_bytes(b"half")
+    assert place.record() is None
+    finish(place, identity)
+    assert not place.part.exists()
+    record = place.verified()
+    assert set(record.files) == {"weights"}
+    assert record.identity == identity
+
+
+def test_a_changed_node_is_refused(tmp_path: Path) -> None:
+    identity: dict[str, object] = {"seed": 1}
+    place = node(tmp_path, identity)
+    finish(place, identity)
+    (place.path / "weights").write_bytes(b"12346")
+    with pytest.raises(InputError, match="changed bytes"):
+        place.verified()
+    (place.path / "weights").unlink()
+    with pytest.raises(InputError, match="no such file"):
+        place.verified()
+    record = json.loads((place.path / "record.json").read_text())
+    record["identity"] = {"seed": 2}
+    (place.path / "record.json").write_text(json.dumps(record))
+    with pytest.raises(InputError, match="other settings"):
+        place.record()
+    (place.path / "record.json").write_text("{")
+    with pytest.raises(InputError, match="needed JSON"):
+        place.record()
+
+
+def test_the_manifest_lists_what_is_written_and_notices_its_own_change(tmp_path: Path) -> None:
+    with Store.writing(tmp_path) as store:
+        store.write_json("plan.json", {"a": 1})
+        store.write("report.html", b"one")
+        store.write("gone.txt", b"x")
+        store.drop("gone.txt")
+    assert set(read_manifest(tmp_path)) == {"plan.json", "report.html"}
+    (tmp_path / "report.html").write_bytes(b"two")
+    before = read_manifest(tmp_path)
+    refresh_manifest(tmp_path, "report.html")
+    assert read_manifest(tmp_path)["report.html"] != before["report.html"]
+    raw = (tmp_path / "manifest.json").read_bytes()
+    (tmp_path / "manifest.json").write_bytes(raw.replace(b"\n ", b"\n\t", 1))
+    with pytest.raises(InputError, match="changed or damaged manifest"):
+        read_manifest(tmp_path)
+
+
+def test_what_is_written_once_does_not_change(tmp_path: Path) -> None:
+    with Store.writing(tmp_path) as store:
+        store.write_once("bundles.json", {"a": 1}, "plan of bundles")
+        store.write_once("bundles.json", {"a": 1}, "plan of bundles")
+        with pytest.raises(InputError, match="another plan of bundles"):
+            store.write_once("bundles.json", {"a": 2}, "plan of bundles")
+
+
+def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.writing(tmp_path) as store:
+        store.write("plan.json", b"old")
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "replace", full)
+        with pytest.raises(InputError, match="full disk"):
+            store.write("plan.json", b"new")
+    assert (tmp_path / "plan.json").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".vestige-")] == []
+
+
+def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
+    assert not locked(tmp_path)
+    with Store.writing(tmp_path) as store:
+        store.write_json("plan.json", {})
+        assert locked(tmp_path)
+        with pytest.raises(InputError, match="another run at work"), Store.writing(tmp_path):
+            pass
+    assert not locked(tmp_path)
+
+
+def test_the_lock_goes_with_a_killed_process(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "from vestige.study.store import Store\n"
+        f"with Store.writing({str(tmp_path)!r}) as store:\n"
+        "    store.write_json('plan.json', {})\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode == -9
+    with Store.writing(tmp_path) as store:
+        assert store.json("plan.json") == {}
+
+
+def test_folders_that_are_no_run_folder_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match="a folder with other files"), Store.writing(tmp_path):
+        pass
+    with pytest.raises(InputError, match=r"no plan\.json"):
+        Store.reading(tmp_path)
+    with pytest.raises(InputError, match="no such folder"):
+        Store.reading(tmp_path / "gone")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        with pytest.raises(InputError, match="no permission to write"), Store.writing(tmp_path):
+            pass
+    finally:
+        tmp_path.chmod(stat.S_IRWXU)
