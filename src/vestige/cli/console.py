@@ -146,7 +146,7 @@ class Progress:
         """Name what is being done now."""
         self._text = one_line(text)
         if self._bar is not None:
-            self._bar.update(self._task, description=self._text)
+            self._bar.update(self._task, description=self._text, total=self.total)
         else:
             self._line()
 

@@ -94,7 +94,7 @@ def refuse_top_k(subject: str, found: str) -> NoReturn:
 
 def _read_jsonl(path: Path, data: bytes) -> RawTable:
     text = _decoded(path, data)
-    return _read_jsonl_regular(text.encode()) or _read_jsonl_any(path, text)
+    return _read_jsonl_regular(data.removeprefix(b"\xef\xbb\xbf")) or _read_jsonl_any(path, text)
 
 
 def _read_jsonl_regular(data: bytes) -> RawTable | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,11 +98,15 @@ def load_tables(
         if not given[role]:
             raise InputError("comparison", f"no {role} model", "at least one", f"give one with --{role}")
     labels = _distinct([(role, label, table) for role, items in given.items() for label, table in items])
-    names = iter(labels)
-    return {
-        role: [_table(table, next(names), rows, options) for _, table in items]
-        for role, items in given.items()
-    }
+    flat = [table for items in given.values() for _, table in items]
+
+    def read(table: Table, label: str) -> Predictions:
+        return _table(table, label, rows, options)
+
+    # The file readers release the interpreter's lock; the first error in the order given is the one raised.
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        tables = iter(list(pool.map(read, flat, labels)))
+    return {role: [next(tables) for _ in items] for role, items in given.items()}
 
 
 def unit_kind(table: Predictions) -> str:
