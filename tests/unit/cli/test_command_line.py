@@ -296,3 +296,55 @@ def test_list_names_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"gain", "oracle_distance", "suppression"} <= set(names)
     assert run(["list", "methods", "--json"]) == 0
     assert "simnpo" in [item["name"] for item in json.loads(capsys.readouterr().out)]
+
+
+WILD = [
+    "a/b",
+    "a,b",
+    "a\nb",
+    "😀",
+    "__",
+    "x" * 10_000,
+    "<script>alert(1)</script>",
+    "[red]",
+    "plain one",
+    "two",
+]
+
+
+def test_any_label_goes_through_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Slash, comma, line end, emoji, underscores, 10,000 characters, HTML and markup as forgotten options."""
+    generator = np.random.default_rng(0)
+    forgotten = WILD[:8]
+    view = ["F"] * 16 + ["G"] * 16 + ["R"] * 8
+    gold = [*forgotten * 4, *WILD[8:] * 4]
+    paths = {}
+    for name, push in (("full", 4.0), ("npo", 1.0), ("oracle", 0.0)):
+        logits = generator.normal(size=(40, 10))
+        logits[np.arange(40), [WILD.index(option) for option in gold]] += np.where(
+            np.array(view) == "R", 4.0, push
+        )
+        columns: dict[str, object] = {
+            "row_id": [f"{place}\n<b>" for place in range(40)],
+            "view": view,
+            "unit": gold,
+            "gold": gold,
+        }
+        p = tables.softmax(logits)
+        columns |= {f"p:{option}": p[:, place] for place, option in enumerate(WILD)}
+        paths[name] = tables.write(columns, tmp_path / f"{len(paths)}.csv")
+    (tmp_path / "forget.txt").write_text("\n".join(json.dumps(option) for option in forgotten))
+    arguments = ["compare", "--full", str(paths["full"]), "--unlearned", str(paths["npo"])]
+    arguments += ["--oracle", str(paths["oracle"]), "--forget-file", str(tmp_path / "forget.txt")]
+    assert run([*arguments, "--draws", "20", "--name", "<u>name</u>", "--out", str(tmp_path / "out")]) == 0
+    assert "Decision:" in capsys.readouterr().out
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    for text in ("<script>alert", "<u>name", "x" * 200):
+        assert text not in page
+    assert "&lt;u&gt;name" in page
+    record = Assessment.model_validate_json((tmp_path / "out" / "assessment.json").read_text("utf-8"))
+    assert set(record.forgotten) == set(forgotten)
+    assert run([*arguments[:-4], "--forget-file", str(tmp_path / "forget.txt"), "--draws", "20"]) == 0
+    text = capsys.readouterr().out
+    assert "a\\nb (4 rows) lost" in text
+    assert "(10,000 characters)" in text
