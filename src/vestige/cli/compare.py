@@ -90,13 +90,14 @@ def compare(
         unit=unit,
         condition=condition or CONDITION,
     )
-    if out is not None:
-        _write(assessment, out)
+    # What was computed is shown first: a full disk then costs the files, not the verdict.
     if as_json:
         typer.echo(assessment.to_json())
     else:
         print_assessment(assessment)
-        if out is not None:
+    if out is not None:
+        _write(assessment, out)
+        if not as_json:
             typer.echo(f"Record: {out / 'assessment.json'}\nReport: {out / 'report.html'}")
     _check(assessment, conditions)
 

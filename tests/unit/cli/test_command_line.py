@@ -218,8 +218,13 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_record(
     out.mkdir()
     (out / "assessment.json").write_text("old")
     monkeypatch.setattr("os.fsync", fail_with(errno.ENOSPC))
-    line = error_of(capsys, command(files, "--out", str(out)))
-    assert "a full disk" in line
+    assert run(command(files, "--out", str(out))) == 2
+    captured = capsys.readouterr()
+    assert "Decision:" in captured.out
+    assert captured.err.startswith(
+        f"error: {out / 'assessment.json'}: found a full disk; needed room to write"
+    )
+    assert captured.err.count("\n") == 1
     assert [path.name for path in out.iterdir()] == ["assessment.json"]
     assert (out / "assessment.json").read_text() == "old"
 
