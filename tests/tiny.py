@@ -10,8 +10,8 @@ from vestige.decision.schema import Option, Schema
 
 WORDS = """
 card lost stolen top up transfer fee cash refund pin change balance rate exchange please help why my is the a
-not how do i can where when arrived pending failed wrong amount new old virtual phone app account close open limit
-raise lower country travel verify identity code number
+not how do i can where when arrived pending failed wrong amount new old virtual phone app account close open
+limit raise lower country travel verify identity code number
 """.split()  # noqa: SIM905
 
 
