@@ -103,6 +103,8 @@ def distance_panels(assessment: Assessment, prefix: str) -> tuple[Panel, ...]:
         if value_of(start) is None:
             continue
         entries = [(model.label, remaining(model, view)) for model in unlearned_models(assessment)]
+        if not entries:
+            continue
         floor = value_of(noise(assessment, "oracle", view))
         full_floor = value_of(noise(assessment, "full", view))
         known = [f"{short(label)} {estimate_text(item, 'number')}" for label, item in entries]
@@ -280,14 +282,14 @@ def _draw_entry(
 
 def _draw_reliability(model: ModelAssessment, full: ModelAssessment | None) -> str:
     with _context() as figure:
-        figure.set_size_inches(3.4, 4.1)
-        axes = figure.add_axes((0.13, 0.31, 0.84, 0.67))
+        figure.set_size_inches(3.4, 4.3)
+        axes = figure.add_axes((0.12, 0.34, 0.85, 0.6))
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
         axes.set_xticks([0, 0.5, 1], ["", "", ""])
         axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
         axes.plot([0, 1], [0, 1], color=_MUTED, linewidth=1.0, linestyle=(0, (2, 2)))
-        axes.text(0.03, 0.95, "accuracy", ha="left", va="top", fontsize=10, color=_MUTED)
+        axes.text(0, 1.03, "accuracy", ha="left", va="bottom", fontsize=10, color=_MUTED)
         for shown, color, width, size in ((full, _SECOND, 1.2, 3.5), (model, _ACCENT, 1.6, 5.0)):
             if shown is None:
                 continue
@@ -305,7 +307,7 @@ def _draw_reliability(model: ModelAssessment, full: ModelAssessment | None) -> s
                 markersize=size,
                 clip_on=False,
             )
-        below = figure.add_axes((0.13, 0.115, 0.84, 0.15))
+        below = figure.add_axes((0.12, 0.115, 0.85, 0.14))
         below.set_xlim(0, 1)
         total = sum(item.rows for item in model.reliability) or 1
         shares = [item.rows / total for item in model.reliability]
@@ -322,12 +324,12 @@ def _draw_reliability(model: ModelAssessment, full: ModelAssessment | None) -> s
         below.spines["left"].set_visible(False)
         below.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
         below.text(
-            0.03,
-            0.92,
+            0,
+            1.05,
             "share of rows",
             transform=below.transAxes,
             ha="left",
-            va="top",
+            va="bottom",
             fontsize=10,
             color=_MUTED,
         )

@@ -41,6 +41,7 @@ __all__ = ["render", "write_report"]
 _TEMPLATES = Path(__file__).parent / "templates"
 _OPEN_VERDICTS = 3
 _OPEN_PANELS = 6
+_SMALLEST_FLOW = 0.01
 _OVERVIEW = (
     ("progress", "F", "distance closed"),
     ("progress", "G", "distance closed"),
@@ -115,8 +116,7 @@ class _Part:
     def facts(self) -> list[tuple[str, str]]:
         item = self.assessment
         deleted = view_count(item, "F")
-        oracles = sum(model.role == "oracle" for model in item.models)
-        fulls = sum(model.role == "full" for model in item.models)
+        fulls, oracles = (sum(source.role == role for source in item.sources) for role in ("full", "oracle"))
         facts = [("deleted training rows", count(deleted.rows) if deleted else "none given")]
         if item.forgotten:
             facts.append(("deleted options", f"{count(len(item.forgotten))} of {count(item.options)}"))
@@ -306,21 +306,30 @@ def _gist(assessment: Assessment, model: ModelAssessment) -> str:
 
 
 def _destination(item: Destination, oracle: ModelAssessment | None) -> dict[str, Any]:
-    """One forgotten option; entries: (option, gain, bar in %, the oracle's gain, its mark on the bar in %)."""
+    """One forgotten option as the template shows it.
+
+    entries: (option, gain, bar, the oracle's gain, its mark), bar and mark as shares of the widest. Options
+    that gained less than 0.01 in both models are part of the last entry, all other options.
+    """
     other = next((d for d in oracle.destinations if d.forgotten == item.forgotten), None) if oracle else None
-    theirs = dict(other.to) if other else {}
-    most = max([item.moved, *(value for _, value in item.to), item.elsewhere, *theirs.values(), 1e-12])
-    known = dict(item.to)
-    listed = [*item.to, *((option, None) for option in theirs if option not in known)]
-    flows = [(short(option, 40), gain, theirs.get(option)) for option, gain in listed]
-    flows.append(("all other options", item.elsewhere, other.elsewhere if other else None))
+    ours, theirs = dict(item.to), dict(other.to) if other else {}
+    options = [
+        option
+        for option in dict.fromkeys([*ours, *theirs])
+        if max(ours.get(option, 0.0), theirs.get(option, 0.0)) >= _SMALLEST_FLOW
+    ]
+    flows = [(short(option, 40), ours.get(option), theirs.get(option)) for option in options]
+    rest = item.moved - sum(gain for _, gain, _ in flows if gain is not None)
+    their_rest = other.moved - sum(gain for _, _, gain in flows if gain is not None) if other else None
+    flows.append(("all other options", rest, their_rest))
+    most = max([1e-12, *(value for _, *pair in flows for value in pair if value is not None)])
     return {
         "forgotten": short(item.forgotten, 40),
         "rows": count(item.rows),
         "moved": styled(item.moved, "number"),
         "theirs": styled(other.moved, "number") if other else "",
         "entries": [
-            (name, _flow(gain), _width(gain or 0.0, most), _flow(mark), _width(mark, most) if mark else "")
+            (name, _flow(gain), _share(gain, most) or "0", _flow(mark), _share(mark, most))
             for name, gain, mark in flows
         ],
         "compared": other is not None,
@@ -331,8 +340,8 @@ def _flow(value: float | None) -> str:
     return "–" if value is None else styled(value, "number")
 
 
-def _width(value: float, most: float) -> str:
-    return f"{max(0.0, min(1.0, value / most)) * 100:.1f}"
+def _share(value: float | None, most: float) -> str:
+    return "" if value is None else f"{max(0.0, min(1.0, value / most)):.4f}"
 
 
 _WITHHELD = re.compile(

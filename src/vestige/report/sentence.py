@@ -164,7 +164,8 @@ def _measured(assessment: Assessment, model: ModelAssessment) -> str:
             for view, item in known.items()
             if view not in lost
         ]
-        also = f"; it closed {rest[0]} ({_interval_conditions(*known.values())})" if rest else ""
+        how = _interval_conditions(*(item for view, item in known.items() if view not in lost))
+        also = f"; it closed {rest[0]} ({how})" if rest else ""
         return (
             f"{_rows(assessment)}, the share of its distance to {retrained} that {_named(model)} closed is "
             f"undefined on {where}{also}; {utility}."
@@ -263,7 +264,7 @@ def _equivalence(assessment: Assessment, model: ModelAssessment) -> tuple[str, .
         )
         return (
             f"It is shown to be equivalent to retraining within {EQUIVALENCE_MARGIN}: on both kinds of row, "
-            f"the remaining distance exceeds what two retrainings differ by{upper} (upper 95 % bound).",
+            f"the remaining distance exceeds the distance between two retrainings{upper} (upper 95 % bound).",
         )
     claim = "It is not shown to be equivalent to retraining"
     found: list[tuple[float, str]] = []

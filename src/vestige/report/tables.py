@@ -12,6 +12,7 @@ from vestige.report.measures import (
     change,
     measure,
     noise,
+    noise_pairs,
     remaining,
     row_interval,
     starting,
@@ -21,6 +22,7 @@ from vestige.report.measures import (
 from vestige.report.words import (
     Style,
     conditions,
+    counted,
     estimate_text,
     interval_text,
     plain,
@@ -286,7 +288,11 @@ def noise_table(assessment: Assessment) -> Table:
     ):
         found = [noise(assessment, kind, view) if kind else starting(assessment, view) for view in views]
         estimates += [item for item in found if item is not None]
-        rows.append(Row(label=label, cells=tuple(cell(item, "number") for item in found)))
+        pairs = (
+            next((n for view in views if (n := noise_pairs(assessment, kind, view))), None) if kind else None
+        )
+        detail = counted(pairs, "pair", "pairs") if pairs else ""
+        rows.append(Row(label=label, detail=detail, cells=tuple(cell(item, "number") for item in found)))
     if assessment.minimum_detectable_gain:
         gains: list[Estimate | None] = [
             Estimate(value=assessment.minimum_detectable_gain[view])
@@ -354,7 +360,7 @@ def equivalence_table(assessment: Assessment) -> Table:
         )
     return Table(
         key="equivalence",
-        caption=f"Equivalent to retraining? Shown where the upper bound is at most {EQUIVALENCE_MARGIN}",
+        caption=f"Equivalence to retraining, margin {EQUIVALENCE_MARGIN}",
         head="model",
         columns=(
             Column(key="excess", title="distance beyond retraining noise"),
