@@ -22,6 +22,7 @@ from vestige.report.tables import (
     Table,
     cell,
     comparison_table,
+    definitions,
     equivalence_table,
     interval_notes,
     measurement_tables,
@@ -96,6 +97,7 @@ def render(assessments: Sequence[Assessment], *, title: str = "") -> str:
         many=len(parts) > 1,
         shared=shared_caveats(assessments),
         scope=SCOPE,
+        measures=definitions(assessments),
         version=_version(),
     )
 

@@ -40,6 +40,7 @@ __all__ = [
     "Table",
     "cell",
     "comparison_table",
+    "definitions",
     "equivalence_table",
     "interval_notes",
     "long_rows",
@@ -255,9 +256,8 @@ def measurement_tables(assessment: Assessment) -> tuple[Table, ...]:
         for name in names:
             found = [measure(model, name, view) for model in models]
             estimates += [item for item in found if item is not None]
-            title, definition = metric_words(name)
             rows.append(
-                Row(label=title, detail=definition, cells=tuple(cell(item, style_of(name)) for item in found))
+                Row(label=metric_words(name)[0], cells=tuple(cell(item, style_of(name)) for item in found))
             )
         tables.append(
             Table(
@@ -433,6 +433,13 @@ def metric_words(name: str) -> tuple[str, str]:
         title, _ = metric_words(base)
         return f"{title}, change", "unlearned minus full model"
     return name.replace("_", " "), ""
+
+
+def definitions(assessments: Sequence[Assessment]) -> list[tuple[str, str]]:
+    """(title, definition) of every measure in these records, in their order."""
+    keys = (key for item in assessments for model in item.models for key in model.metrics)
+    found = dict(metric_words(name) for name in dict.fromkeys(key.rpartition(".")[0] for key in keys))
+    return [(title, definition) for title, definition in found.items() if definition]
 
 
 LONG_COLUMNS = (
