@@ -68,6 +68,14 @@ def test_rows_that_retraining_leaves_alone_are_counted_and_not_divided() -> None
     )
 
 
+@pytest.mark.parametrize("name", ["aligned_coefficient", "relative_residual"])
+def test_an_oracle_move_of_rounding_size_is_no_move(name: str) -> None:
+    full, p = np.array([[0.3, 0.7]]), np.array([[0.5, 0.5]])
+    oracle = np.array([[np.nextafter(0.3, 1), 0.7]])
+    assert decompose(p, full, oracle).zero_rows == 1
+    assert str(compute(name, p, full, oracle)) == "undefined: the oracle does not move on these rows"
+
+
 @pytest.mark.parametrize(
     ("v", "expected"),
     [

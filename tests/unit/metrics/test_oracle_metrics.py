@@ -53,6 +53,15 @@ def test_divergence_is_zero_exactly_for_equal_rows(pair: list[np.ndarray]) -> No
     assert (js2(p, q)[apart] > 0).all()
 
 
+def test_rounding_never_makes_a_divergence_negative() -> None:
+    """Rows that differ by 1e-12: the sum of the two divergences rounds below 0 in many of them."""
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(5), 2000)
+    q = p * (1 + 1e-12 * rng.normal(size=p.shape))
+    assert js2(p, q).min() == 0.0
+    assert js2(p, q).max() < 1e-15
+
+
 def test_divergence_of_disjoint_rows_is_one() -> None:
     # Clipping leaves 1e-12 on the other option: 1 minus about 2e-12 x log2(1e12).
     assert oracle_distance([[1.0, 0.0]], [[0.0, 1.0]])[0] == pytest.approx(1, abs=1e-10)

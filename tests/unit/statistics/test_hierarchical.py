@@ -98,6 +98,15 @@ def test_one_view_alone_does_not_replicate() -> None:
     assert found.decision == "does not replicate"
 
 
+def test_a_bound_at_or_below_zero_on_either_view_does_not_replicate() -> None:
+    clear = grid(0.5, 1, 0.1)
+    vague = [Cell(cell.seed, cell.bundle, np.array([2.0, -1.8, 2.0, -1.8])) for cell in clear]
+    for f, g in ((clear, vague), (vague, clear)):
+        found = replication(f, g, [True] * 9, draws=500)
+        assert min(*found.left_out_f.values(), *found.left_out_g.values()) > 0
+        assert found.decision == "does not replicate"
+
+
 def test_a_gain_that_one_bundle_carries_does_not_replicate() -> None:
     cells = [
         Cell(cell.seed, cell.bundle, np.full(4, 0.9 if cell.bundle == "01" else -0.01)) for cell in grid()
