@@ -66,7 +66,8 @@ def report(
 def write_tables(assessments: Sequence[Assessment], folder: Path, formats: Sequence[str]) -> list[Path]:
     """Write the tables in these formats and return their paths. Raises InputError."""
     from vestige.files import write_text
-    from vestige.report.tables import LONG_COLUMNS, long_rows, to_csv, to_tex, verdict_rows, verdict_table
+    from vestige.report.export import LONG_COLUMNS, long_rows, to_csv, to_tex, verdict_rows
+    from vestige.report.tables import verdict_table
 
     written: list[Path] = []
 

@@ -1,9 +1,7 @@
-"""Tables of an assessment: what the console, the HTML page, CSV and LaTeX files are made from."""
+"""Tables of an assessment: what the console and the page show, and LaTeX tables are made from."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,10 +12,8 @@ from vestige.report.measures import (
     noise,
     noise_pairs,
     remaining,
-    row_interval,
     starting,
     unlearned_models,
-    value_of,
 )
 from vestige.report.words import (
     Style,
@@ -33,24 +29,22 @@ from vestige.report.words import (
 from vestige.statistics.equivalence import EQUIVALENCE_MARGIN
 
 __all__ = [
-    "LONG_COLUMNS",
+    "EMPTY",
     "Cell",
     "Column",
     "Row",
     "Table",
     "cell",
     "comparison_table",
+    "decision_text",
     "definitions",
     "equivalence_table",
     "interval_notes",
-    "long_rows",
     "measurement_tables",
     "noise_table",
+    "ordered",
     "reliability_table",
     "style_of",
-    "to_csv",
-    "to_tex",
-    "verdict_rows",
     "verdict_table",
     "verdict_value",
 ]
@@ -202,8 +196,8 @@ def verdict_table(assessment: Assessment) -> Table:
     if with_p:
         columns.append(Column(key="p", title="p", detail="Holm" if corrected else "uncorrected"))
     rows = []
-    for model in _ordered(assessment):
-        cells = [Cell(text=_decision_text(model), undefined=isinstance(model.decision, Undefined))]
+    for model in ordered(assessment):
+        cells = [Cell(text=decision_text(model), undefined=isinstance(model.decision, Undefined))]
         for key, view, _, _ in kinds:
             if model.role == "oracle" and key == "oracle_distance":
                 cells.append(Cell(text=styled(0.0, "number"), note="by definition"))
@@ -238,7 +232,7 @@ def verdict_value(assessment: Assessment, model: ModelAssessment, metric: str, v
 def measurement_tables(assessment: Assessment) -> tuple[Table, ...]:
     """Everything that was measured, one table a view: metrics down, models across."""
     tables = []
-    models = list(_ordered(assessment))
+    models = list(ordered(assessment))
     for view in _ALL_VIEWS:
         names = list(
             dict.fromkeys(
@@ -442,157 +436,8 @@ def definitions(assessments: Sequence[Assessment]) -> list[tuple[str, str]]:
     return [(title, definition) for title, definition in found.items() if definition]
 
 
-LONG_COLUMNS = (
-    "assessment",
-    "stage",
-    "model",
-    "role",
-    "control",
-    "decision",
-    "metric",
-    "view",
-    "value",
-    "undefined",
-    "row_low",
-    "row_high",
-    "row_seed",
-    "unit_low",
-    "unit_high",
-    "unit_seed",
-    "kind",
-    "level",
-    "draws",
-    "condition",
-    "rows",
-    "units",
-    "unstable",
-    "note",
-)
-
-
-def long_rows(assessments: Sequence[Assessment]) -> Iterator[list[str]]:
-    """Every number with its interval, one a line, full precision: the rows of `measurements.csv`."""
-    for assessment in assessments:
-        for model in _ordered(assessment):
-            for key, estimate in model.metrics.items():
-                metric, _, view = key.rpartition(".")
-                row = estimate.row if isinstance(estimate.row, Interval) else None
-                unit = estimate.unit if isinstance(estimate.unit, Interval) else None
-                known = row or unit
-                lost = isinstance(estimate.value, Undefined)
-                yield [
-                    assessment.name,
-                    assessment.stage,
-                    model.label,
-                    model.role,
-                    str(model.control).lower(),
-                    _decision_text(model) if model.role == "unlearned" else "",
-                    metric,
-                    view,
-                    "" if lost else repr(estimate.value),
-                    estimate.value.undefined if isinstance(estimate.value, Undefined) else "",
-                    *_bounds(row),
-                    *_bounds(unit),
-                    known.kind if known else "",
-                    repr(known.level) if known else "",
-                    str(known.draws) if known else "",
-                    known.condition if known else "",
-                    "" if estimate.rows is None else str(estimate.rows),
-                    "" if estimate.units is None else str(estimate.units),
-                    str(estimate.unstable).lower(),
-                    estimate.note,
-                ]
-
-
-def verdict_rows(assessments: Sequence[Assessment]) -> Iterator[list[str]]:
-    """`verdicts.csv`: a header, then a line a model of every record; numbers in full precision.
-
-    A number that is undefined or was not measured is empty; the reason stands in `measurements.csv`.
-    """
-    keys = [(metric, view) for metric in ("progress", "gain", "oracle_distance") for view in ("F", "G")]
-    keys += [(metric, "R") for metric in ("accuracy", "delta_accuracy", "ece", "delta_ece")]
-    header = ["assessment", "stage", "model", "role", "method", "control", "decision"]
-    for metric, view in keys:
-        header += [f"{metric}_{view}", f"{metric}_{view}_low", f"{metric}_{view}_high"]
-    yield [*header, "p_both", "p_holm", "intervention_gate", "condition"]
-    for assessment in assessments:
-        for model in _ordered(assessment):
-            line = [assessment.name, assessment.stage, model.label, model.role, model.method]
-            line += [str(model.control).lower(), _decision_text(model).replace(EMPTY, "")]
-            for metric, view in keys:
-                found = verdict_value(assessment, model, metric, view)
-                line += [_full_precision(value_of(found)), *_bounds(row_interval(found))[:2]]
-            for kind in ("both", "holm"):
-                p = model.p_value.get(kind)
-                line.append(_full_precision(None if isinstance(p, Undefined) else p))
-            yield [*line, assessment.intervention_gate, assessment.condition]
-
-
-def _full_precision(value: float | None) -> str:
-    return "" if value is None else repr(value)
-
-
-def to_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """CSV text, UTF-8, one header line, newline endings."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return buffer.getvalue()
-
-
-_TEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "…": r"\dots{}",
-    "–": "--",
-    "−": "$-$",
-}
-
-
-def tex_text(text: str) -> str:
-    """`text` with everything that LaTeX reads as a command escaped."""
-    return "".join(_TEX.get(char, char) for char in plain(text))
-
-
-def to_tex(table: Table, *, caption: str = "") -> str:
-    """A booktabs table. Intervals stand behind their values; notes become a paragraph under it.
-
-    caption: default the table's own.
-    """
-    alignment = "l" + "".join("r" if column.numeric else "l" for column in table.columns)
-    lines = [
-        r"\begin{table}",
-        rf"\caption{{{tex_text(short(caption or table.caption, 200))}}}",
-        rf"\begin{{tabular}}{{{alignment}}}",
-        r"\toprule",
-        " & ".join(tex_text(item) for item in table.header()) + r" \\",
-        r"\midrule",
-        *(" & ".join(tex_text(item) for item in row) + r" \\" for row in table.text_rows()),
-        r"\bottomrule",
-        r"\end{tabular}",
-        *(rf"\par\footnotesize {table.notes_are}: {tex_text(note)}." for note in table.notes),
-        r"\end{table}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _bounds(interval: Interval | None) -> list[str]:
-    return ["", "", ""] if interval is None else [repr(interval.low), repr(interval.high), str(interval.seed)]
-
-
-def _ordered(assessment: Assessment) -> Iterator[ModelAssessment]:
+def ordered(assessment: Assessment) -> Iterator[ModelAssessment]:
+    """Models as tables list them: full, under test, controls, oracles."""
     yield from (model for model in assessment.models if model.role == "full")
     yield from unlearned_models(assessment)
     yield from (model for model in assessment.models if model.role == "oracle")
@@ -604,7 +449,8 @@ def _row(model: ModelAssessment, cells: Sequence[Cell]) -> Row:
     return Row(label=model.label, role=model.role, tag=tag, detail=method, cells=tuple(cells))
 
 
-def _decision_text(model: ModelAssessment) -> str:
+def decision_text(model: ModelAssessment) -> str:
+    """The decision in words; a dash for full models and oracles, which are not judged."""
     if model.role != "unlearned":
         return EMPTY
     return plain(model.decision)

@@ -8,18 +8,14 @@ import io
 from tests.assessments import assessment, comparison, estimate, interval, unlearned
 
 from vestige.contracts import Estimate, Undefined
+from vestige.report.export import LONG_COLUMNS, long_rows, to_csv, to_tex, verdict_rows
 from vestige.report.tables import (
-    LONG_COLUMNS,
     comparison_table,
     equivalence_table,
-    long_rows,
     measurement_tables,
     metric_words,
     noise_table,
     reliability_table,
-    to_csv,
-    to_tex,
-    verdict_rows,
     verdict_table,
 )
 

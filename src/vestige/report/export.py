@@ -1,0 +1,163 @@
+"""Tables as files: CSV with every number in full precision, LaTeX for papers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+
+from vestige.contracts import Assessment, Interval, Undefined
+from vestige.report.measures import row_interval, value_of
+from vestige.report.tables import EMPTY, Table, decision_text, ordered, verdict_value
+from vestige.report.words import plain, short
+
+__all__ = ["LONG_COLUMNS", "long_rows", "tex_text", "to_csv", "to_tex", "verdict_rows"]
+
+LONG_COLUMNS = (
+    "assessment",
+    "stage",
+    "model",
+    "role",
+    "control",
+    "decision",
+    "metric",
+    "view",
+    "value",
+    "undefined",
+    "row_low",
+    "row_high",
+    "row_seed",
+    "unit_low",
+    "unit_high",
+    "unit_seed",
+    "kind",
+    "level",
+    "draws",
+    "condition",
+    "rows",
+    "units",
+    "unstable",
+    "note",
+)
+
+
+def long_rows(assessments: Sequence[Assessment]) -> Iterator[list[str]]:
+    """Every number with its interval, one a line, full precision: the rows of `measurements.csv`."""
+    for assessment in assessments:
+        for model in ordered(assessment):
+            for key, estimate in model.metrics.items():
+                metric, _, view = key.rpartition(".")
+                row = estimate.row if isinstance(estimate.row, Interval) else None
+                unit = estimate.unit if isinstance(estimate.unit, Interval) else None
+                known = row or unit
+                lost = isinstance(estimate.value, Undefined)
+                yield [
+                    assessment.name,
+                    assessment.stage,
+                    model.label,
+                    model.role,
+                    str(model.control).lower(),
+                    decision_text(model) if model.role == "unlearned" else "",
+                    metric,
+                    view,
+                    "" if lost else repr(estimate.value),
+                    estimate.value.undefined if isinstance(estimate.value, Undefined) else "",
+                    *_bounds(row),
+                    *_bounds(unit),
+                    known.kind if known else "",
+                    repr(known.level) if known else "",
+                    str(known.draws) if known else "",
+                    known.condition if known else "",
+                    "" if estimate.rows is None else str(estimate.rows),
+                    "" if estimate.units is None else str(estimate.units),
+                    str(estimate.unstable).lower(),
+                    estimate.note,
+                ]
+
+
+def verdict_rows(assessments: Sequence[Assessment]) -> Iterator[list[str]]:
+    """`verdicts.csv`: a header, then a line a model of every record; numbers in full precision.
+
+    A number that is undefined or was not measured is empty; the reason stands in `measurements.csv`.
+    """
+    keys = [(metric, view) for metric in ("progress", "gain", "oracle_distance") for view in ("F", "G")]
+    keys += [(metric, "R") for metric in ("accuracy", "delta_accuracy", "ece", "delta_ece")]
+    header = ["assessment", "stage", "model", "role", "method", "control", "decision"]
+    for metric, view in keys:
+        header += [f"{metric}_{view}", f"{metric}_{view}_low", f"{metric}_{view}_high"]
+    yield [*header, "p_both", "p_holm", "intervention_gate", "condition"]
+    for assessment in assessments:
+        for model in ordered(assessment):
+            line = [assessment.name, assessment.stage, model.label, model.role, model.method]
+            line += [str(model.control).lower(), decision_text(model).replace(EMPTY, "")]
+            for metric, view in keys:
+                found = verdict_value(assessment, model, metric, view)
+                line += [_full_precision(value_of(found)), *_bounds(row_interval(found))[:2]]
+            for kind in ("both", "holm"):
+                p = model.p_value.get(kind)
+                line.append(_full_precision(None if isinstance(p, Undefined) else p))
+            yield [*line, assessment.intervention_gate, assessment.condition]
+
+
+def _full_precision(value: float | None) -> str:
+    return "" if value is None else repr(value)
+
+
+def to_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """CSV text, UTF-8, one header line, newline endings."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+_TEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "…": r"\dots{}",
+    "–": "--",
+    "−": "$-$",
+}
+
+
+def tex_text(text: str) -> str:
+    """`text` with everything that LaTeX reads as a command escaped."""
+    return "".join(_TEX.get(char, char) for char in plain(text))
+
+
+def to_tex(table: Table, *, caption: str = "") -> str:
+    """A booktabs table. Intervals stand behind their values; notes become a paragraph under it.
+
+    caption: default the table's own.
+    """
+    alignment = "l" + "".join("r" if column.numeric else "l" for column in table.columns)
+    lines = [
+        r"\begin{table}",
+        rf"\caption{{{tex_text(short(caption or table.caption, 200))}}}",
+        rf"\begin{{tabular}}{{{alignment}}}",
+        r"\toprule",
+        " & ".join(tex_text(item) for item in table.header()) + r" \\",
+        r"\midrule",
+        *(" & ".join(tex_text(item) for item in row) + r" \\" for row in table.text_rows()),
+        r"\bottomrule",
+        r"\end{tabular}",
+        *(rf"\par\footnotesize {table.notes_are}: {tex_text(note)}." for note in table.notes),
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _bounds(interval: Interval | None) -> list[str]:
+    return ["", "", ""] if interval is None else [repr(interval.low), repr(interval.high), str(interval.seed)]
