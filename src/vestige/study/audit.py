@@ -12,7 +12,7 @@ from vestige.study import audit_files, audit_results
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.store import now
 
-__all__ = ["AuditReport", "Check", "audit_study"]
+__all__ = ["CHECKS", "AuditReport", "Check", "audit_study", "run_check"]
 
 Status = Literal["passed", "failed", "noted", "not checked"]
 
@@ -86,12 +86,13 @@ def audit_study(out: str | Path) -> AuditReport:
     folder = Folder(Path(out))
     if not folder.root.is_dir() or not (folder.root / "plan.json").is_file():
         raise InputError(str(out), "no plan.json", "a run folder", "name the folder that `study run` wrote")
-    checks = [_run(folder, name, detail, check) for name, detail, check in CHECKS]
+    checks = [run_check(folder, name, detail, check) for name, detail, check in CHECKS]
     checks.append(_limits(folder))
     return AuditReport(time=now(), tolerance=audit_results.TOLERANCE, checks=tuple(checks))
 
 
-def _run(folder: Folder, name: str, detail: str, check: Callable[[Folder], Finding]) -> Check:
+def run_check(folder: Folder, name: str, detail: str, check: Callable[[Folder], Finding]) -> Check:
+    """Run one of CHECKS."""
     try:
         found = check(folder)
     except (InputError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:

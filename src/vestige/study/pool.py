@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
 
 from vestige.errors import Diverged, Interrupted, VestigeError
@@ -21,7 +22,7 @@ from vestige.study.protocol import load_backend
 from vestige.study.store import Store
 from vestige.study.work import execute
 
-__all__ = ["Failure", "Reporter", "Silent", "WorkerError", "work_through"]
+__all__ = ["Failure", "Reporter", "Silent", "Team", "WorkerError"]
 
 _GRACE_SECONDS = 30.0
 
@@ -71,33 +72,130 @@ class Failure:
     reason: str
 
 
-def work_through(
-    nodes: Sequence[Node],
-    store: Store,
-    setting: Setting,
-    *,
-    report: Reporter,
-    jobs: int = 1,
-    threads: int | None = None,
-    backend: str = "",
-) -> list[Failure]:
-    """Make every node that is not there yet, each after what it needs; returns those that diverged.
+class Team:
+    """Works through nodes, in this process or with worker processes that live as long as the team.
 
-    jobs: processes, each with `threads` (default 1) torch threads. A node listed twice is made once. Raises
-    the first error that is not a divergence, after the running nodes were stopped; what is finished is kept.
+    Use as a context manager. jobs: processes, each with `threads` (default 1) threads; 1: this process alone.
     """
-    waiting: dict[str, Node] = {}
-    for node in nodes:
-        if node.key not in waiting and store.node(node.kind, node.key).record() is None:
-            waiting[node.key] = node
-    for node in nodes:
-        if node.key not in waiting:
-            store.adopt(store.node(node.kind, node.key))
-    if not waiting:
-        return []
-    if jobs <= 1:
-        return _alone(waiting, store, setting, report)
-    return _together(waiting, store, setting.plan, report, jobs, threads or 1, backend)
+
+    def __init__(
+        self,
+        store: Store,
+        setting: Setting,
+        *,
+        report: Reporter,
+        jobs: int = 1,
+        threads: int | None = None,
+        backend: str = "",
+    ) -> None:
+        self._store = store
+        self._setting = setting
+        self._report = report
+        self._jobs = jobs
+        self._threads = threads or 1
+        self._backend = backend
+        self._workers: list[_Worker] = []
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            _stop(self._workers)
+            return
+        for worker in self._workers:
+            worker.pipe.close()
+            worker.process.join()
+
+    def work_through(self, nodes: Sequence[Node]) -> list[Failure]:
+        """Make every node that is not there yet, each after what it needs; returns those that diverged.
+
+        A node listed twice is made once. Raises the first error that is not a divergence; leaving the team's
+        block then stops the running nodes; what is finished is kept.
+        """
+        waiting: dict[str, Node] = {}
+        for node in nodes:
+            if node.key not in waiting and self._store.node(node.kind, node.key).record() is None:
+                waiting[node.key] = node
+        for node in nodes:
+            if node.key not in waiting:
+                self._store.adopt(self._store.node(node.kind, node.key))
+        if self._jobs <= 1:
+            return self._alone(waiting)
+        return self._together(waiting)
+
+    def _alone(self, waiting: dict[str, Node]) -> list[Failure]:
+        failures: list[Failure] = []
+        while (node := _ready(waiting, set())) is not None:
+            self._report.stage(node.label)
+            meter = _Meter(node, self._report)
+            try:
+                execute(node, self._setting, self._store.root, meter.at)
+            except Diverged as error:
+                self._failed(node, str(error), waiting, failures)
+                continue
+            self._finished(node, meter, waiting)
+        return failures
+
+    def _together(self, waiting: dict[str, Node]) -> list[Failure]:
+        failures: list[Failure] = []
+        for _ in range(len(self._workers), min(self._jobs, len(waiting))):
+            self._workers.append(self._start())
+        while waiting:
+            busy = {worker.node.key for worker in self._workers if worker.node is not None}
+            for worker in self._workers:
+                if worker.node is None and (node := _ready(waiting, busy)) is not None:
+                    self._report.stage(node.label)
+                    worker.node, worker.meter = node, _Meter(node, self._report)
+                    worker.pipe.send(node)
+                    busy.add(node.key)
+            active = {worker.pipe: worker for worker in self._workers if worker.node is not None}
+            for pipe in wait(list(active)):
+                self._hear(active[pipe], waiting, failures)  # type: ignore[index]
+        return failures
+
+    def _start(self) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        given = (theirs, self._setting.plan, self._backend, str(self._store.root), self._threads)
+        process = context.Process(target=_serve, args=given)
+        process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+    def _hear(self, worker: _Worker, waiting: dict[str, Node], failures: list[Failure]) -> None:
+        """Take one message of a worker."""
+        node, meter = worker.node, worker.meter
+        assert node is not None
+        assert meter is not None
+        try:
+            kind, *rest = worker.pipe.recv()
+        except EOFError:
+            raise _gone(worker, node) from None
+        if kind == "progress":
+            meter.at(*rest)
+            return
+        worker.node = worker.meter = None
+        if kind == "done":
+            self._finished(node, meter, waiting)
+        elif kind == "diverged":
+            self._failed(node, rest[0], waiting, failures)
+        elif kind == "interrupted":
+            raise Interrupted(rest[0])
+        else:
+            raise WorkerError(*rest)
+
+    def _finished(self, node: Node, meter: _Meter, waiting: dict[str, Node]) -> None:
+        self._store.adopt(self._store.node(node.kind, node.key))
+        meter.end()
+        waiting.pop(node.key)
+
+    def _failed(self, node: Node, reason: str, waiting: dict[str, Node], failures: list[Failure]) -> None:
+        failures.append(Failure(node.key, node.label, reason))
+        self._report.say(f"{node.label}: {reason}")
+        _drop_dependents(waiting, node.key)
 
 
 def _ready(waiting: dict[str, Node], busy: set[str]) -> Node | None:
@@ -113,24 +211,6 @@ def _drop_dependents(waiting: dict[str, Node], key: str) -> None:
         lost = gone.pop()
         waiting.pop(lost, None)
         gone += [other for other, node in waiting.items() if lost in node.needs]
-
-
-def _alone(waiting: dict[str, Node], store: Store, setting: Setting, report: Reporter) -> list[Failure]:
-    failures: list[Failure] = []
-    while (node := _ready(waiting, set())) is not None:
-        report.stage(node.label)
-        meter = _Meter(node, report)
-        try:
-            execute(node, setting, store.root, meter.at)
-        except Diverged as error:
-            failures.append(Failure(node.key, node.label, str(error)))
-            report.say(f"{node.label}: {error}")
-            _drop_dependents(waiting, node.key)
-            continue
-        store.adopt(store.node(node.kind, node.key))
-        meter.end()
-        waiting.pop(node.key)
-    return failures
 
 
 class _Meter:
@@ -157,78 +237,15 @@ class _Worker:
     meter: _Meter | None = None
 
 
-def _together(
-    waiting: dict[str, Node],
-    store: Store,
-    plan: Plan,
-    report: Reporter,
-    jobs: int,
-    threads: int,
-    backend: str,
-) -> list[Failure]:
-    context = multiprocessing.get_context("spawn")
-    failures: list[Failure] = []
-    workers: list[_Worker] = []
-    try:
-        for _ in range(min(jobs, len(waiting))):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, plan, backend, str(store.root), threads))
-            process.start()
-            theirs.close()
-            workers.append(_Worker(process, ours))
-        while waiting:
-            busy = {worker.node.key for worker in workers if worker.node is not None}
-            for worker in workers:
-                if worker.node is None and (node := _ready(waiting, busy)) is not None:
-                    report.stage(node.label)
-                    worker.node, worker.meter = node, _Meter(node, report)
-                    worker.pipe.send(node)
-                    busy.add(node.key)
-            active = {worker.pipe: worker for worker in workers if worker.node is not None}
-            for pipe in wait(list(active)):
-                _hear(active[pipe], waiting, store, report, failures)  # type: ignore[index]
-    except BaseException:
-        _stop(workers)
-        raise
-    for worker in workers:
-        worker.pipe.close()
-        worker.process.join()
-    return failures
-
-
-def _hear(
-    worker: _Worker, waiting: dict[str, Node], store: Store, report: Reporter, failures: list[Failure]
-) -> None:
-    """Take one message of a worker."""
-    node, meter = worker.node, worker.meter
-    assert node is not None
-    assert meter is not None
-    try:
-        kind, *rest = worker.pipe.recv()
-    except EOFError:
-        worker.process.join(_GRACE_SECONDS)
-        code = worker.process.exitcode
-        why = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        raise WorkerError(
-            f"{node.label}: found its process gone ({why}); needed it to finish; "
-            "run again, with fewer --jobs if memory was short"
-        ) from None
-    if kind == "progress":
-        meter.at(*rest)
-        return
-    worker.node = worker.meter = None
-    if kind == "done":
-        store.adopt(store.node(node.kind, node.key))
-        meter.end()
-        waiting.pop(node.key)
-    elif kind == "diverged":
-        failures.append(Failure(node.key, node.label, rest[0]))
-        report.say(f"{node.label}: {rest[0]}")
-        _drop_dependents(waiting, node.key)
-    elif kind == "interrupted":
-        raise Interrupted(rest[0])
-    else:
-        raise WorkerError(*rest)
+def _gone(worker: _Worker, node: Node) -> WorkerError:
+    """The error for a process that ended without a word."""
+    worker.process.join(_GRACE_SECONDS)
+    code = worker.process.exitcode
+    why = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+    return WorkerError(
+        f"{node.label}: found its process gone ({why}); needed it to finish; "
+        "run again, with fewer --jobs if memory was short"
+    )
 
 
 def _stop(workers: Sequence[_Worker]) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -37,7 +37,7 @@ from vestige.study.deletions import (
 from vestige.study.evaluate import Cell, assess_cell, register
 from vestige.study.frozen import Frozen, taken
 from vestige.study.plan import checked
-from vestige.study.pool import Failure, Reporter, Silent, work_through
+from vestige.study.pool import Failure, Reporter, Silent, Team
 from vestige.study.protocol import DEFAULT_BACKEND, load_backend
 from vestige.study.store import Store, canonical, now
 from vestige.study.work import load_node_predictions
@@ -93,7 +93,8 @@ def run_study(
         open_folder(store, setting, text, "run")
         used = configurations(setting, _frozen(store, plan))
         try:
-            return _run(setting, store, used, execution, report)
+            with team(store, setting, execution, report) as workers:
+                return _run(setting, store, used, workers, report)
         except (KeyboardInterrupt, Interrupted):
             raise stopped(store) from None
 
@@ -142,7 +143,7 @@ def _run(
     setting: Setting,
     store: Store,
     used: Sequence[Configuration],
-    execution: Execution,
+    workers: Team,
     report: Reporter,
 ) -> StudyResult:
     plan = setting.plan
@@ -155,7 +156,7 @@ def _run(
         first += list(gated.values())
     missing = pending(first, store)
     report.total = cost(missing) + expected_cost(setting, used)
-    failures = work_through(first, store, setting, report=report, **_how(execution))
+    failures = workers.work_through(first)
     if failures:
         raise InputError(
             failures[0].label, failures[0].reason, "a full model", "change the training settings"
@@ -164,7 +165,7 @@ def _run(
     deletions = settle(setting, store, gates, plan.bundles)
     cells, nodes = _cells(setting, store, deletions, used, fulls)
     report.total = cost(missing) + cost(pending(nodes, store))
-    failures = work_through(nodes, store, setting, report=report, **_how(execution))
+    failures = workers.work_through(nodes)
     _note_failures(store, nodes, failures)
     entries = register(setting, store, deletions, used, cells)
     assessments = {}
@@ -177,8 +178,16 @@ def _run(
     return StudyResult(store.root, assessments, tuple(failures))
 
 
-def _how(execution: Execution) -> dict[str, Any]:
-    return {"jobs": execution.jobs, "threads": execution.threads, "backend": execution.backend}
+def team(store: Store, setting: Setting, execution: Execution, report: Reporter) -> Team:
+    """The processes that a run works with."""
+    return Team(
+        store,
+        setting,
+        report=report,
+        jobs=execution.jobs,
+        threads=execution.threads,
+        backend=execution.backend,
+    )
 
 
 def pending(nodes: Sequence[Node], store: Store) -> list[Node]:

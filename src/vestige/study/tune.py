@@ -24,7 +24,7 @@ from vestige.study.cells import (
 )
 from vestige.study.deletions import development_table, expected_rows, settle, tuning_bundle, view_table
 from vestige.study.plan import checked
-from vestige.study.pool import Reporter, Silent, work_through
+from vestige.study.pool import Reporter, Silent, Team
 from vestige.study.protocol import load_backend
 from vestige.study.runner import (
     Execution,
@@ -33,6 +33,7 @@ from vestige.study.runner import (
     pending,
     read_gates,
     stopped,
+    team,
 )
 from vestige.study.store import Store, now
 from vestige.study.tuning_rules import EpochResult, Point, choose, edges, grid_points
@@ -131,7 +132,8 @@ def tune_study(
             )
         open_folder(store, setting, text, "tune")
         try:
-            return _tune(setting, store, searches, execution, report)
+            with team(store, setting, execution, report) as workers:
+                return _tune(setting, store, searches, workers, report)
         except (KeyboardInterrupt, Interrupted):
             raise stopped(store) from None
 
@@ -175,7 +177,7 @@ def _searches(setting: Setting) -> list[_Search]:
 
 
 def _tune(
-    setting: Setting, store: Store, searches: Sequence[_Search], execution: Execution, report: Reporter
+    setting: Setting, store: Store, searches: Sequence[_Search], workers: Team, report: Reporter
 ) -> Tuning:
     seed = setting.plan.primary
     full = full_node(setting, seed)
@@ -188,13 +190,7 @@ def _tune(
     rows = expected_rows(setting)
     budget = [unlearning_cost(_typed(item, point), rows) for item in searches for point in item.settings]
     report.total = cost(missing) + full.cost + sum(budget)
-    how: dict[str, Any] = {
-        "jobs": execution.jobs,
-        "threads": execution.threads,
-        "backend": execution.backend,
-        "report": report,
-    }
-    if failures := work_through(first, store, setting, **how):
+    if failures := workers.work_through(first):
         raise InputError(
             failures[0].label, failures[0].reason, "a full model", "change the training settings"
         )
@@ -211,7 +207,7 @@ def _tune(
     }
     nodes = [oracle, *scored, *points.values()]
     report.total = cost(missing) + cost(pending(nodes, store))
-    if failures := work_through(nodes, store, setting, **how):
+    if failures := workers.work_through(nodes):
         raise InputError(failures[0].label, failures[0].reason, "an oracle", "change the training settings")
     methods = tuple(_method(setting, store, item, points) for item in searches)
     tuning = Tuning(

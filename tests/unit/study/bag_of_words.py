@@ -6,6 +6,7 @@ Training, unlearning and retraining all happen; only the size is a toy's.
 from __future__ import annotations
 
 import json
+import os
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from pydantic import Field
 
 from vestige.contracts import Floats, Objective, Record, UnlearnSettings
 from vestige.decision.schema import Schema
-from vestige.errors import Diverged
+from vestige.errors import Diverged, InputError
 from vestige.methods import METHODS
 from vestige.seeds import generator
 from vestige.study.plan import checked
@@ -161,3 +162,18 @@ def _save(folder: Path, weights: Floats) -> None:
     target.mkdir(exist_ok=True)
     np.save(target / "weights.npy", weights)
     (target / "model.json").write_text(json.dumps({"width": WIDTH}) + "\n", encoding="utf-8")
+
+
+class DyingBackend(BagOfWords):
+    """Killed while it trains."""
+
+    def train(self, **kwargs: Any) -> dict[str, Any]:
+        os.kill(os.getpid(), 9)
+        raise AssertionError
+
+
+class RefusingBackend(BagOfWords):
+    """Refuses its input while it trains."""
+
+    def train(self, **kwargs: Any) -> dict[str, Any]:
+        raise InputError("today", "rain", "a better day", "wait")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from bag_of_words import SPEC
 
 from vestige.seeds import generator
+from vestige.study.freeze import freeze_study
 from vestige.study.plan import Plan, parse_plan
+from vestige.study.runner import Execution, StudyResult, run_study
+from vestige.study.tune import tune_study
 
 INTENTS = (
     "refund",
@@ -75,3 +80,50 @@ def make_plan(intents: Path) -> Callable[..., Plan]:
         return parse_plan(yaml.safe_dump(raw), "small.yaml")
 
     return make
+
+
+@pytest.fixture(scope="session")
+def execution() -> Execution:
+    """One job on the small backend."""
+    return Execution(backend=SPEC)
+
+
+@pytest.fixture(scope="session")
+def confirmed_once(
+    tmp_path_factory: pytest.TempPathFactory, make_plan: Callable[..., Plan], execution: Execution
+) -> Path:
+    """A study tuned, frozen and run: two bundles, two seeds, three oracles. Copy it with `confirmed`."""
+    root = tmp_path_factory.mktemp("studies") / "confirmed"
+    plan = make_plan(
+        stage="confirmation",
+        deletion={"units_per_bundle": 2, "bundles": ["01", "02"], "reserved": ["03"]},
+        seeds=[17, 42],
+        noise_seeds=[],
+        oracle_seeds=[7],
+        draws=100,
+        methods=[{"method": name, "frozen": True} for name in ("simnpo", "grad_ascent", "uniformization")],
+    )
+    tune_study(plan, root, text="name: small\n", execution=execution)
+    freeze_study(root)
+    run_study(plan, root, text="name: small\n", execution=execution)
+    return root
+
+
+@pytest.fixture
+def confirmed(confirmed_once: Path, tmp_path: Path) -> Path:
+    """A copy of the confirmed study to damage."""
+    return Path(shutil.copytree(confirmed_once, tmp_path / "confirmed"))
+
+
+@pytest.fixture(scope="session")
+def small_once(
+    tmp_path_factory: pytest.TempPathFactory, make_plan: Callable[..., Plan], execution: Execution
+) -> StudyResult:
+    """The default plan, run. Not to be changed: copy it with `small`."""
+    return run_study(make_plan(), tmp_path_factory.mktemp("studies") / "small", execution=execution)
+
+
+@pytest.fixture
+def small(small_once: StudyResult, tmp_path: Path) -> Path:
+    """A copy of the finished default study."""
+    return Path(shutil.copytree(small_once.root, tmp_path / "run"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -164,11 +165,11 @@ def test_folders_that_are_no_run_folder_are_refused(tmp_path: Path) -> None:
         Store.reading(tmp_path / "gone")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    try:
-        with pytest.raises(InputError, match="no permission to write"), Store.writing(tmp_path):
-            pass
-    finally:
-        tmp_path.chmod(stat.S_IRWXU)
+def test_a_read_only_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with pytest.raises(InputError, match="no permission to write"), Store.writing(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
