@@ -48,6 +48,7 @@ def report(
     from vestige.files import writable_folder
     from vestige.report.html import write_report
     from vestige.report.reader import read_assessments
+    from vestige.study.store import refresh_manifest
 
     formats = _formats(tables)
     assessments = read_assessments(folder)
@@ -56,6 +57,7 @@ def report(
     if html or not formats:
         written.append(write_report(assessments, target / "report.html", title=title))
     written += write_tables(assessments, target / "tables", formats)
+    refresh_manifest(target, *(path.relative_to(target).as_posix() for path in written))
     if as_json:
         typer.echo(_record(assessments, written))
         return

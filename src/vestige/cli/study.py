@@ -215,7 +215,7 @@ def _dry_run(plan: Plan, folder: Path, as_json: bool) -> None:
 
     from vestige.study.runner import outline
 
-    found = outline(plan, folder)
+    found = outline(plan, folder, execution=_execution(1, None))
     if as_json:
         typer.echo(_json([asdict(item) for item in found]))
         return

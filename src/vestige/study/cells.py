@@ -347,13 +347,16 @@ def unlearned_node(setting: Setting, request: DeletionRequest, seed: int, used: 
     )
 
 
-def predictions_node(setting: Setting, model: Node, table: pd.DataFrame, what: str) -> Node:
-    """The probabilities of a model on the rows of a view table."""
+def predictions_node(setting: Setting, model: Node, table: pd.DataFrame, what: str, bundle: str = "") -> Node:
+    """The probabilities of a model on the rows of a view table.
+
+    what: "development" or "evaluation" rows. bundle: whose views they are, for the label.
+    """
+    named = model.label if model.kind == "unlearned" else f"the {model.label}"
+    views = f" and bundle {bundle}" if bundle else ""
     return Node(
         kind="predictions",
-        label=f"probabilities of the {model.label}"
-        if model.kind != "unlearned"
-        else f"probabilities of {model.label}",
+        label=f"probabilities of {named}, on {what} rows{views}",
         identity={
             "data": setting.data.sha256,
             "schema": setting.schema.sha256,

@@ -35,12 +35,15 @@ __all__ = ["Cell", "assess_cell", "register"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One assessment: a request at a seed, with the nodes of its probabilities, the compared ones first."""
+    """One assessment: a request at a seed, with the nodes of its probabilities.
+
+    fulls, oracles: by training seed, the compared one first.
+    """
 
     bundle: str
     seed: int
-    fulls: tuple[Node, ...]
-    oracles: tuple[Node, ...]
+    fulls: tuple[tuple[int, Node], ...]
+    oracles: tuple[tuple[int, Node], ...]
     unlearned: dict[str, Node] = field(default_factory=dict)
 
 
@@ -106,11 +109,13 @@ def assess_cell(
     }
     fulls = _present(store, cell.fulls)
     oracles = _present(store, cell.oracles)
-    if not fulls or fulls[0] != cell.fulls[0] or (oracles and oracles[0] != cell.oracles[0]):
+    if cell.seed not in fulls or (oracles and cell.seed not in oracles):
         return None
     if not present and used:
         return None
-    provenance = _provenance(setting, request, cell, [*fulls, *oracles, *present.values()], store)
+    provenance = _provenance(
+        setting, request, cell, [*fulls.values(), *oracles.values(), *present.values()], store
+    )
     provenance["evaluations"] = {
         entry["label"]: entry["key"]
         for entry in entries
@@ -125,9 +130,9 @@ def assess_cell(
         tables[label] = table(node, label)
     made = assess(
         name=f"{setting.plan.name}, bundle {cell.bundle}, seed {cell.seed}",
-        fulls=[table(node, _seeded(node, "full", cell.seed)) for node in fulls],
+        fulls=[table(node, _seeded("full", seed, cell)) for seed, node in fulls.items()],
         unlearned=tables,
-        oracles=[table(node, _seeded(node, "oracle", cell.seed)) for node in oracles],
+        oracles=[table(node, _seeded("oracle", seed, cell)) for seed, node in oracles.items()],
         forgotten=request.forgotten,
         settings=AssessSettings(
             draws=setting.plan.draws,
@@ -144,14 +149,14 @@ def assess_cell(
     return made
 
 
-def _present(store: Store, nodes: Sequence[Node]) -> list[Node]:
-    return [node for node in nodes if store.node(node.kind, node.key).record() is not None]
+def _present(store: Store, nodes: Sequence[tuple[int, Node]]) -> dict[int, Node]:
+    """Those that are there, by training seed, order kept."""
+    return {seed: node for seed, node in nodes if store.node(node.kind, node.key).record() is not None}
 
 
-def _seeded(node: Node, role: str, seed: int) -> str:
+def _seeded(role: str, seed: int, cell: Cell) -> str:
     """`full`, or `full (seed 42)` for another seed than the cell's."""
-    other = int(node.label.rsplit("seed ", 1)[1])
-    return role if other == seed else f"{role} (seed {other})"
+    return role if seed == cell.seed else f"{role} (seed {seed})"
 
 
 def _exceptions(setting: Setting, store: Store, deletions: Deletions, cell: Cell) -> tuple[str, ...]:

@@ -237,8 +237,8 @@ def _cells(
     for bundle, request in deletions.requests.items():
         table = view_table(setting, store, request, "evaluation", deletions.held_out)
 
-        def scored(model: Node, table: pd.DataFrame = table) -> Node:
-            node = predictions_node(setting, model, table, "evaluation")
+        def scored(model: Node, table: pd.DataFrame = table, bundle: str = bundle) -> Node:
+            node = predictions_node(setting, model, table, "evaluation", bundle)
             models.append(model)
             scores.append(node)
             return node
@@ -250,14 +250,19 @@ def _cells(
                 Cell(
                     bundle=bundle,
                     seed=seed,
-                    fulls=(full[seed], *(node for other, node in full.items() if other != seed)),
-                    oracles=(oracle[seed], *(node for other, node in oracle.items() if other != seed)),
+                    fulls=_first(full, seed),
+                    oracles=_first(oracle, seed),
                     unlearned={
                         item.label: scored(unlearned_node(setting, request, seed, item)) for item in used
                     },
                 )
             )
     return cells, [*models, *scores]
+
+
+def _first(nodes: Mapping[int, Node], seed: int) -> tuple[tuple[int, Node], ...]:
+    """The node of a seed, then the others."""
+    return ((seed, nodes[seed]), *((other, node) for other, node in nodes.items() if other != seed))
 
 
 def _note_failures(store: Store, nodes: Sequence[Node], failures: Sequence[Failure]) -> None:

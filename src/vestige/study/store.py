@@ -145,10 +145,11 @@ def refresh_manifest(root: Path, *paths: str) -> None:
     """
     if not (root / MANIFEST).is_file():
         return
-    files = read_manifest(root)
-    for name in paths:
-        files[name] = file_sha256(root / name)
-    write_bytes(root / MANIFEST, _manifest_bytes(files))
+    with _locked(root):
+        files = read_manifest(root)
+        for name in paths:
+            files[name] = file_sha256(root / name)
+        write_bytes(root / MANIFEST, _manifest_bytes(files))
 
 
 @dataclass

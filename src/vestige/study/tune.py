@@ -199,7 +199,7 @@ def _tune(
     request = deletions.requests[bundle]
     table = view_table(setting, store, request, "development")
     oracle = oracle_node(setting, request, seed)
-    scored = [predictions_node(setting, model, table, "development") for model in (full, oracle)]
+    scored = [predictions_node(setting, model, table, "development", bundle) for model in (full, oracle)]
     points = {
         (item.objective.name, index): _point_node(setting, request, item, point, scored, table)
         for item in searches

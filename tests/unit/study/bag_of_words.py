@@ -177,3 +177,13 @@ class RefusingBackend(BagOfWords):
 
     def train(self, **kwargs: Any) -> dict[str, Any]:
         raise InputError("today", "rain", "a better day", "wait")
+
+
+class KilledBackend(BagOfWords):
+    """Kills its own process, as a power cut would, when it unlearns; a file is half written by then."""
+
+    def unlearn(self, *, folder: Path, **kwargs: Any) -> dict[str, Any]:
+        (folder / "model").mkdir(exist_ok=True)
+        (folder / "model/weights.npy").write_bytes(b"half")
+        os.kill(os.getpid(), 9)
+        raise AssertionError
