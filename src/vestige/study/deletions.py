@@ -38,6 +38,8 @@ __all__ = [
 ]
 
 COLUMNS = ("row_id", "view", "unit")
+DEVELOPMENT, EVALUATION = "development", "evaluation"
+"""Purposes of a request: tuning alone, or results."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def settle(
             where=deletion.where,
             row_ids=deletion.row_ids,
             bundle=CUSTOM_BUNDLE,
-            purpose=setting.plan.stage,
+            purpose=EVALUATION,
             salt=deletion.salt,
             seed=setting.plan.primary,
         )
@@ -115,7 +117,7 @@ def settle(
             setting.data,
             plan.units(label),
             bundle=label,
-            purpose="development" if label == DEVELOPMENT_BUNDLE else setting.plan.stage,
+            purpose=DEVELOPMENT if label == DEVELOPMENT_BUNDLE else EVALUATION,
             salt=deletion.salt,
             seed=setting.plan.primary,
         )

@@ -119,7 +119,7 @@ class TuningPlan(Record):
 
 
 class Plan(Record):
-    """A study: one data set, one model, one deletion, some seeds and methods. See docs/studies.md.
+    """A study: one data set, one model, one deletion, some seeds and methods.
 
     noise_seeds: further full models, for the floor of full models. oracle_seeds: further oracles of each
     request, for the floor of oracles. family: labels that Holm's correction covers (default: the candidate

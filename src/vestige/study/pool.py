@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +27,7 @@ from vestige.study.work import execute
 __all__ = ["Failure", "Reporter", "Silent", "Team", "WorkerError"]
 
 _GRACE_SECONDS = 30.0
+EXIT_BUG = 70
 
 
 class Reporter(Protocol):
@@ -289,13 +292,17 @@ def _serve(pipe: Connection, plan: Plan, backend: str, root: str, threads: int) 
             message = ("error", str(error), error.exit_code)
         except KeyboardInterrupt:
             return
+        except OSError as error:
+            what = f"{error.strerror or error}, {error.filename or 'a file of the run folder'}"
+            message = ("error", f"{node.label}: found {what}; needed access and room; check both", 2)
+        except Exception as error:
+            traceback.print_exc()
+            message = ("error", f"{node.label}: {error!r}; this is a bug in vestige", EXIT_BUG)
         with suppress(BrokenPipeError):
             pipe.send(message)
 
 
 def _throttled(pipe: Connection, every: float = 0.25) -> Callable[[int, int], None]:
-    import time
-
     told = [-float("inf")]
 
     def tell(done: int, total: int) -> None:

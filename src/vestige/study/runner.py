@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from vestige.contracts import Assessment, UnlearnSettings
-from vestige.errors import InputError, Interrupted
+from vestige.errors import CheckFailed, Interrupted
 from vestige.seeds import digest
 from vestige.study.cells import (
     Configuration,
@@ -158,9 +158,7 @@ def _run(
     report.total = cost(missing) + expected_cost(setting, used)
     failures = workers.work_through(first)
     if failures:
-        raise InputError(
-            failures[0].label, failures[0].reason, "a full model", "change the training settings"
-        )
+        raise CheckFailed(f"{failures[0].label}: {failures[0].reason}")
     gates = read_gates(setting, store, gated)
     deletions = settle(setting, store, gates, plan.bundles)
     cells, nodes = _cells(setting, store, deletions, used, fulls)

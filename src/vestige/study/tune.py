@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vestige.contracts import Objective, Record
-from vestige.errors import InputError, Interrupted, did_you_mean
+from vestige.errors import CheckFailed, InputError, Interrupted, did_you_mean
 from vestige.study.cells import (
     Node,
     Setting,
@@ -191,9 +191,7 @@ def _tune(
     budget = [unlearning_cost(_typed(item, point), rows) for item in searches for point in item.settings]
     report.total = cost(missing) + full.cost + sum(budget)
     if failures := workers.work_through(first):
-        raise InputError(
-            failures[0].label, failures[0].reason, "a full model", "change the training settings"
-        )
+        raise CheckFailed(f"{failures[0].label}: {failures[0].reason}")
     bundle = tuning_bundle(setting)
     deletions = settle(setting, store, read_gates(setting, store, gated), [bundle])
     request = deletions.requests[bundle]
@@ -208,7 +206,7 @@ def _tune(
     nodes = [oracle, *scored, *points.values()]
     report.total = cost(missing) + cost(pending(nodes, store))
     if failures := workers.work_through(nodes):
-        raise InputError(failures[0].label, failures[0].reason, "an oracle", "change the training settings")
+        raise CheckFailed(f"{failures[0].label}: {failures[0].reason}")
     methods = tuple(_method(setting, store, item, points) for item in searches)
     tuning = Tuning(
         time=now(),

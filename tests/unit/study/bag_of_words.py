@@ -5,6 +5,7 @@ Training, unlearning and retraining all happen; only the size is a toy's.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -173,10 +174,12 @@ class DyingBackend(BagOfWords):
 
 
 class RefusingBackend(BagOfWords):
-    """Refuses its input while it trains."""
+    """Refuses the input of seed 17, has no room for any other."""
 
-    def train(self, **kwargs: Any) -> dict[str, Any]:
-        raise InputError("today", "rain", "a better day", "wait")
+    def train(self, *, seed: int, **kwargs: Any) -> dict[str, Any]:
+        if seed == 17:
+            raise InputError("today", "rain", "a better day", "wait")
+        raise OSError(errno.ENOSPC, "No space left on device", "weights")
 
 
 class KilledBackend(BagOfWords):

@@ -15,6 +15,7 @@ from vestige.contracts import Assessment
 from vestige.decision.predictions import read_predictions
 from vestige.errors import InputError, Interrupted
 from vestige.metrics import js2
+from vestige.study.audit import audit_study
 from vestige.study.pool import Silent
 from vestige.study.runner import Execution, StudyResult, outline, run_study
 from vestige.study.status import study_status
@@ -196,14 +197,23 @@ def test_a_worker_that_dies_is_named(make_plan: Make, tmp_path: Path) -> None:
     assert study_status(tmp_path / "run").running is False
 
 
-def test_errors_of_workers_keep_message_and_code(make_plan: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seed", "message", "code"),
+    [
+        (17, "needed a better day", 2),
+        (42, "No space left on device, weights", 2),
+        (5, "a bug in vestige", 70),
+    ],
+)
+def test_errors_of_workers_keep_message_and_code(
+    make_plan: Make, tmp_path: Path, seed: int, message: str, code: int
+) -> None:
     from vestige.study.pool import WorkerError
 
-    with pytest.raises(WorkerError, match="needed a better day") as error:
-        run_study(
-            make_plan(), tmp_path / "run", execution=Execution(jobs=2, backend="bag_of_words:RefusingBackend")
-        )
-    assert error.value.exit_code == 2
+    plan = make_plan(seeds=[seed], noise_seeds=[], oracle_seeds=[])
+    with pytest.raises(WorkerError, match=message) as error:
+        run_study(plan, tmp_path / "run", execution=Execution(jobs=2, backend="bag_of_words:RefusingBackend"))
+    assert error.value.exit_code == code
 
 
 def test_a_diverged_method_is_left_out_and_named(make_plan: Make, small: Path, execution: Execution) -> None:
@@ -343,3 +353,13 @@ def test_status_names_what_is_missing(small: Path) -> None:
     assert "NPO on bundle 01, seed 17" in missing
     assert "full model, seed 5" in missing
     assert "bundle 01, seed 5" in missing
+
+
+def test_without_methods_full_models_are_compared_with_oracles(
+    make_plan: Make, small: Path, execution: Execution
+) -> None:
+    result = run_study(make_plan(methods=[], stage="reference"), small, execution=execution)
+    found = result.assessments["assessments/01-s17.json"]
+    assert [model.label for model in found.models] == ["full", "oracle"]
+    assert found.stage == "reference"
+    assert audit_study(small).passed

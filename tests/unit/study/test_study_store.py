@@ -173,3 +173,13 @@ def test_a_read_only_folder_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(InputError, match="no permission to write"), Store.writing(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_reading_and_auditing_need_no_torch() -> None:
+    code = (
+        "import sys\n"
+        "import vestige.study.audit, vestige.study.freeze, vestige.study.plan, vestige.study.runner\n"
+        "import vestige.study.status, vestige.study.store, vestige.study.tune, vestige.cli.study\n"
+        "assert 'torch' not in sys.modules, sorted(sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
