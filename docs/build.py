@@ -1,0 +1,248 @@
+"""Fills the generated parts of the documentation from the registries and from stored records.
+
+    python docs/build.py            rewrite the pages
+    python docs/build.py --check    exit 1 when a page is not what the records give
+
+A generated part stands between `<!-- NAME -->` and `<!-- /NAME -->`. Records of measured studies lie in
+docs/results/STUDY/: assessments and tuning.json, copied from a run folder by `--from`, and facts.json, written
+by hand beside them (rows, minutes, machine):
+
+    python docs/build.py --from runs/banking77-class
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from vestige.contracts import Assessment, Estimate, Undefined
+from vestige.methods import METHODS
+from vestige.metrics import METRICS
+
+DOCS = Path(__file__).resolve().parent
+RECORDS = DOCS / "results"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def methods() -> str:
+    """One row a registered method."""
+    header = ("name", "method", "loss", "role", "source", "deviations")
+    rows = [
+        (f"`{item.name}`", item.title, f"`{item.formula}`", item.role, item.source, item.deviations)
+        for item in METHODS
+    ]
+    return table(header, rows)
+
+
+def metrics() -> str:
+    """One row a registered metric."""
+    header = ("name", "views", "definition", "better", "source")
+    rows = [
+        (f"`{item.name}`", " ".join(item.views), item.definition, item.direction or "-", item.source)
+        for item in METRICS
+    ]
+    return table(header, rows)
+
+
+def shown(item: Estimate | None, digits: int = 3, *, percent: bool = False) -> str:
+    """A value with its row interval."""
+    if item is None:
+        return "-"
+    if isinstance(item.value, Undefined):
+        return str(item.value)
+    scale = 100 if percent else 1
+    text = f"{scale * item.value:.{digits}f}"
+    if item.row is not None and not isinstance(item.row, Undefined):
+        text += f" [{scale * item.row.low:.{digits}f}, {scale * item.row.high:.{digits}f}]"
+    return text + (" (unstable)" if item.unstable else "")
+
+
+def assessments(study: str) -> list[Assessment]:
+    """The stored assessments of a study, in order of file name."""
+    folder = RECORDS / study / "assessments"
+    return [
+        Assessment.model_validate_json(path.read_text(encoding="utf-8"))
+        for path in sorted(folder.glob("*.json"))
+    ]
+
+
+def facts(study: str) -> dict[str, Any]:
+    """Rows, minutes and the commands of a stored study."""
+    loaded: dict[str, Any] = json.loads((RECORDS / study / "facts.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def fidelity(study: str) -> str:
+    """Distance to the oracle of every model of a study, with the decision."""
+    header = ("model", "view", "oracle distance", "gain", "progress", "suppression", "decision")
+    rows = []
+    for item in assessments(study):
+        for model in item.models:
+            if model.role == "oracle":
+                continue
+            for view in ("F", "G"):
+                get = model.metrics.get
+                cells = [shown(get(f"oracle_distance.{view}"))]
+                if model.role == "full":
+                    cells += ["0 (no-op)", "0 (no-op)", "0 (no-op)", "-"]
+                else:
+                    cells += [shown(get(f"{name}.{view}")) for name in ("gain", "progress", "suppression")]
+                    cells.append(str(model.decision))
+                rows.append((model.label, view, *cells))
+    return table(header, rows)
+
+
+def utility(study: str) -> str:
+    """Accuracy and calibration of every model of a study."""
+    header = (
+        "model",
+        "accuracy R %",
+        "change, points",
+        "ECE R",
+        "change",
+        "accuracy F %",
+        "accuracy G %",
+    )
+    rows = []
+    for item in assessments(study):
+        for model in item.models:
+            get = model.metrics.get
+            rows.append(
+                (
+                    model.label,
+                    shown(get("accuracy.R"), 1, percent=True),
+                    shown(get("delta_accuracy.R"), 1, percent=True),
+                    shown(get("ece.R")),
+                    shown(get("delta_ece.R")),
+                    shown(get("forgotten_accuracy.F"), 1, percent=True),
+                    shown(get("forgotten_accuracy.G"), 1, percent=True),
+                )
+            )
+    return table(header, rows)
+
+
+def noise(study: str) -> str:
+    """Noise floors beside displacement."""
+    header = ("view", "rows", "displacement", "noise of full models", "ratio", "noise of oracles", "pairs")
+    rows = []
+    for item in assessments(study):
+        full = next(model for model in item.models if model.role == "full")
+        for count in item.views:
+            if count.view == "R":
+                continue
+            d0 = full.metrics[f"oracle_distance.{count.view}"]
+            floor = item.noise[f"noise_full.{count.view}"]
+            both = not isinstance(d0.value, Undefined) and not isinstance(floor.value, Undefined)
+            ratio = f"{d0.value / floor.value:.1f}" if both else "-"  # type: ignore[operator]
+            pairs = ", ".join(f"{name} {number}" for name, number in sorted(item.noise_pairs.items()))
+            rows.append(
+                (
+                    count.view,
+                    str(count.rows),
+                    shown(d0),
+                    shown(floor),
+                    ratio,
+                    shown(item.noise.get(f"noise_oracle.{count.view}")),
+                    pairs,
+                )
+            )
+    return table(header, rows)
+
+
+def chosen(study: str) -> str:
+    """The tuned settings of each method and how many candidates were tried."""
+    content = json.loads((RECORDS / study / "tuning.json").read_text(encoding="utf-8"))
+    header = ("method", "chosen", "OD_F + OD_G", "points", "candidates", "feasible", "on the edge")
+    rows = []
+    for item in content["methods"]:
+        settings = item["settings"] or {}
+        names = [*item["grid"], "epochs"]
+        found = ", ".join(f"{name} {settings[name]:g}" for name in names if name in settings)
+        rows.append(
+            (
+                item["title"],
+                found or "no feasible candidate",
+                f"{item['chosen']['objective']:.3f}" if item["chosen"] else "-",
+                str(len(item["points"])),
+                str(item["candidates"]),
+                str(item["feasible_candidates"]),
+                ", ".join(item["edges"]) or "no",
+            )
+        )
+    return table(header, rows)
+
+
+def listing(study: str) -> str:
+    """Facts of a stored study as a table: rows, minutes, seeds."""
+    return table(("what", "value"), [(key, str(value)) for key, value in facts(study).items()])
+
+
+PARTS: dict[str, Callable[[], str]] = {"methods": methods, "metrics": metrics}
+for _study in sorted(path.name for path in RECORDS.glob("*") if (path / "facts.json").is_file()):
+    for _name, _part in (
+        ("facts", listing),
+        ("noise", noise),
+        ("fidelity", fidelity),
+        ("utility", utility),
+        ("tuning", chosen),
+    ):
+        if _name != "tuning" or (RECORDS / _study / "tuning.json").is_file():
+            PARTS[f"{_name} {_study}"] = lambda part=_part, study=_study: part(study)  # type: ignore[misc]
+
+
+def filled(text: str) -> str:
+    """`text` with every generated part made anew. Raises KeyError for an unknown part."""
+
+    def fill(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return f"<!-- {name} -->\n{PARTS[name]()}\n<!-- /{name} -->"
+
+    return re.sub(r"<!-- ([a-z0-9 -]+) -->\n.*?<!-- /\1 -->", fill, text, flags=re.DOTALL)
+
+
+def store(run: Path) -> None:
+    """Copy what the tables need from a run folder. Texts and row ids are in none of it."""
+    target = RECORDS / run.name
+    (target / "assessments").mkdir(parents=True, exist_ok=True)
+    for path in sorted((run / "assessments").glob("*.json")):
+        shutil.copyfile(path, target / "assessments" / path.name)
+    if (run / "tuning.json").is_file():
+        shutil.copyfile(run / "tuning.json", target / "tuning.json")
+
+
+def main() -> int:
+    """Rewrite or check the pages."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--from", dest="source", type=Path)
+    options = parser.parse_args()
+    if options.source:
+        store(options.source)
+    stale = []
+    for page in sorted(DOCS.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        made = filled(text)
+        if made != text:
+            stale.append(page.name)
+            if not options.check:
+                page.write_text(made, encoding="utf-8")
+    if options.check and stale:
+        print(f"not what the records give: {', '.join(stale)}; run: python docs/build.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
