@@ -238,13 +238,25 @@ def data(folder: Folder) -> Finding:
 
     found = Finding(what="conditions")
     stored = folder.json("data.json")
+    for name, record in folder.nodes.items():
+        found.need(
+            record["identity"]["data"] == stored["sha256"], f"{name}: made from other data than data.json"
+        )
+    for label, request in folder.requests.items():
+        found.need(
+            request["data_sha256"] == stored["sha256"], f"request {label}: made on other data than data.json"
+        )
     plan = Plan.model_validate(folder.plan)
     try:
         loaded = load_intents(plan.dataset)
     except InputError as error:
         found.unchecked.append(f"the data set could not be loaded: {error}")
         return found
-    if not found.need(loaded.sha256 == stored["sha256"], "the data set differs from the one that was used"):
+    if loaded.sha256 != stored["sha256"]:
+        found.unchecked.append(
+            f"the data set here has another hash ({loaded.sha256[:16]}) than the one that was used "
+            f"({stored['sha256'][:16]}): another version of it"
+        )
         return found
     train = dict(zip(loaded.rows("train")["row_id"], loaded.rows("train")["gold"], strict=True))
     for label, request in folder.requests.items():

@@ -353,10 +353,10 @@ def predictions_node(setting: Setting, model: Node, table: pd.DataFrame, what: s
     what: "development" or "evaluation" rows. bundle: whose views they are, for the label.
     """
     named = model.label if model.kind == "unlearned" else f"the {model.label}"
-    views = f" and bundle {bundle}" if bundle else ""
+    views = f"the {what} rows" + (f" of bundle {bundle}" if bundle else "")
     return Node(
         kind="predictions",
-        label=f"probabilities of {named}, on {what} rows{views}",
+        label=f"probabilities of {named}, on {views}",
         identity={
             "data": setting.data.sha256,
             "schema": setting.schema.sha256,

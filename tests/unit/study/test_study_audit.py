@@ -329,6 +329,21 @@ def test_without_the_data_set_the_audit_says_so(confirmed: Path) -> None:
     assert "could not be loaded" in check.findings[0]
 
 
+def test_another_version_of_the_data_set_is_said_not_failed(
+    confirmed: Path, intents: Path, tmp_path: Path
+) -> None:
+    other = Path(shutil.copytree(intents, tmp_path / "other"))
+    with (other / "evaluation.csv").open("a", encoding="utf-8") as file:
+        file.write("one more please,refund,3\n")
+    value = json.loads((confirmed / "plan.json").read_text())
+    value["dataset"]["path"] = str(other)
+    (confirmed / "plan.json").write_text(pretty(value))
+    reseal(confirmed)
+    check = audit_study(confirmed).check("data")
+    assert check.status == "not checked"
+    assert "another version of it" in check.findings[0]
+
+
 def test_excluded_models_are_named_with_their_reason(confirmed: Path) -> None:
     entry = json.loads((confirmed / "evaluations.json").read_text())[0]
     failure = {
