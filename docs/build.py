@@ -4,8 +4,8 @@
     python docs/build.py --check    exit 1 when a page is not what the records give
 
 A generated part stands between `<!-- NAME -->` and `<!-- /NAME -->`. Records of measured studies lie in
-docs/results/STUDY/: assessments and tuning.json, copied from a run folder by `--from`, and facts.json, written
-by hand beside them (rows, minutes, machine):
+docs/results/STUDY/: assessments and tuning.json, copied from a run folder by `--from`, and facts.json,
+written by hand beside them (rows, minutes, machine):
 
     python docs/build.py --from runs/banking77-class
 """
