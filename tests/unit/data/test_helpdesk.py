@@ -28,7 +28,7 @@ from vestige.errors import InputError
 
 # Changing the grammar or the generator changes every number measured on this data set: change the hash here,
 # and say so in the changelog.
-SHA256 = "fc5d4d3e71acf94732cb05170058ec9f875398f12a065fb7411721ead8c4a886"
+SHA256 = "49d0f537be857235f3164a4c25f9c53684369b29316ef89625bc6044524835bf"
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +129,11 @@ def test_templates_belong_to_one_intent_and_are_used_evenly(frame: pd.DataFrame)
     assert counts.max() - counts.min() <= 1
 
 
+def test_no_template_is_only_in_development(frame: pd.DataFrame) -> None:
+    splits = frame.groupby("template")["split"].agg(set)
+    assert all(len(found) > 1 for found in splits)
+
+
 def test_customers(frame: pd.DataFrame) -> None:
     rows = frame["customer_id"].value_counts()
     assert all(isinstance(value, str) for value in frame["customer_id"])
@@ -156,9 +161,11 @@ def test_text_is_plain(frame: pd.DataFrame) -> None:
     for text in frame["text"]:
         assert text.isascii()
         assert text == " ".join(text.split())
-        assert not re.search(r"[<>()|@#{}]|\ba [aeio]| [,.?!]|(\b[a-z]+\b) \1\b(?<!please please)", text), (
-            text
-        )
+        assert not re.search(r"[<>()|@#{}]|\ba [aeio]| [,.?!]", text), text
+        twice = re.search(
+            r"\b([a-z]+) \1\b", text
+        )  # no commas: "... please please ...", "hello there there ..."
+        assert twice is None or twice[1] in {"please", "there"}, text
 
 
 def test_row_share_keeps_a_part_of_the_training_rows_only(data: IntentData) -> None:
