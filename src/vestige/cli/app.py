@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -112,5 +113,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def main() -> None:
-    """The `vestige` script."""
+    """The `vestige` script. A polite kill (SIGTERM) is taken as Ctrl-C: what was done is kept and said."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run())
