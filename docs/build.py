@@ -4,8 +4,8 @@
     python docs/build.py --check    exit 1 when a page is not what the records give
 
 A generated part stands between `<!-- NAME -->` and `<!-- /NAME -->`. Records of measured studies lie in
-docs/results/STUDY/: assessments and tuning.json, copied from a run folder by `--from`, and facts.json,
-written by hand beside them (rows, minutes, machine):
+docs/results/STUDY/: assessments and tuning.json copied from a run folder, and facts.json (rows, seconds,
+machine, commands) made from its records, all by `--from`:
 
     python docs/build.py --from runs/banking77-class
 """
@@ -212,7 +212,44 @@ def filled(text: str) -> str:
     return re.sub(r"<!-- ([a-z0-9 -]+) -->\n.*?<!-- /\1 -->", fill, text, flags=re.DOTALL)
 
 
-def store(run: Path) -> None:
+def node_facts(run: Path) -> dict[str, str]:
+    """Seconds by kind of work, as the nodes' own records say."""
+    spent: dict[str, list[float]] = {}
+    for path in sorted((run / "nodes").glob("*/record.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        spent.setdefault(record["kind"], []).append(record["seconds"])
+    return {
+        f"{kind}: number, minutes each, minutes in all": (
+            f"{len(seconds)}, {min(seconds) / 60:.1f} to {max(seconds) / 60:.1f}, {sum(seconds) / 60:.0f}"
+        )
+        for kind, seconds in sorted(spent.items())
+    }
+
+
+def make_facts(run: Path, commands: Sequence[str]) -> dict[str, str]:
+    """Rows, seeds, settings, minutes, machine and commands of a run folder."""
+    data = json.loads((run / "data.json").read_text(encoding="utf-8"))
+    plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
+    history = json.loads((run / "history.json").read_text(encoding="utf-8"))
+    environment = history[-1]["environment"]
+    plan = plan.get("plan", plan)
+    return {
+        "commands": "; ".join(f"`{command}`" for command in commands),
+        "data": f"{data['name']}, {len(data['options'])} options, sha256 {data['sha256'][:12]}",
+        "rows": ", ".join(f"{item['split']} {item['rows']}" for item in data["report"]["splits"]),
+        "dropped": "; ".join(f"{item['rows']}: {item['reason']}" for item in data["report"]["dropped"])
+        or "none",
+        "seeds": f"evaluated {plan.get('seeds', [17])}, further full models {plan.get('noise_seeds', [])}, "
+        f"further oracles {plan.get('oracle_seeds', [])}",
+        "training": ", ".join(f"{key} {value}" for key, value in plan.get("training", {}).items()),
+        **node_facts(run),
+        "machine": f"{environment['machine']}, {environment['device']}, one thread a worker, busy with other "
+        "work at the same time: the minutes are no measure of speed",
+        "versions": ", ".join(f"{key} {value}" for key, value in environment["packages"].items()),
+    }
+
+
+def store(run: Path, commands: Sequence[str]) -> None:
     """Copy what the tables need from a run folder. Texts and row ids are in none of it."""
     target = RECORDS / run.name
     (target / "assessments").mkdir(parents=True, exist_ok=True)
@@ -220,16 +257,19 @@ def store(run: Path) -> None:
         shutil.copyfile(path, target / "assessments" / path.name)
     if (run / "tuning.json").is_file():
         shutil.copyfile(run / "tuning.json", target / "tuning.json")
+    text = json.dumps(make_facts(run, commands), indent=1) + "\n"
+    (target / "facts.json").write_text(text, encoding="utf-8")
 
 
 def main() -> int:
     """Rewrite or check the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--from", dest="source", type=Path)
+    parser.add_argument("--from", dest="source", type=Path, help="a run folder to take records from")
+    parser.add_argument("--command", action="append", default=[], help="a command that made it; repeatable")
     options = parser.parse_args()
     if options.source:
-        store(options.source)
+        store(options.source, options.command)
     stale = []
     for page in sorted(DOCS.glob("*.md")):
         text = page.read_text(encoding="utf-8")
