@@ -386,6 +386,18 @@ def freeze(folder: Folder) -> Finding:
             found.need(
                 entry["identity"]["units"] in hashes, f"{place}: another bundle than the one that was frozen"
             )
+    if stage == "confirmation":
+        failures = folder.json("failures.json") if folder.has("failures.json") else []
+        excused = {
+            entry["label"]
+            for entry in folder.evaluations
+            if entry["identity"]["unlearned"] in {f["key"] for f in failures}
+        }
+        wanted = {label for frozen in known for label in frozen["family"]} - excused
+        for name, assessment in folder.assessments.items():
+            found.need(
+                set(assessment["family"]) == wanted, f"{name}: Holm's family is not the one that was frozen"
+            )
     if folder.has("frozen.json"):
         _own_freeze(folder, found)
     return found

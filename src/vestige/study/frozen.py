@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from vestige.contracts import Record
-from vestige.errors import InputError
+from vestige.errors import InputError, first_five
 from vestige.study.store import file_sha256, read_json
 
 if TYPE_CHECKING:
     from vestige.study.plan import MethodEntry
     from vestige.study.store import Store
 
-__all__ = ["FROZEN", "Frozen", "FrozenMethod", "check_frozen", "read_frozen", "taken"]
+__all__ = ["FROZEN", "Frozen", "FrozenMethod", "check_family", "check_frozen", "read_frozen", "taken"]
 
 FROZEN = "frozen.json"
 
@@ -93,3 +94,16 @@ def check_frozen(
                 "the same in a confirmation",
                 "tune and freeze on it, or set stage: transfer",
             )
+
+
+def check_family(family: Sequence[str], records: Sequence[Frozen], place: str) -> None:
+    """Refuse a confirmation that corrects over other methods than were frozen together."""
+    frozen = {label for record in records for label in record.family}
+    differ = sorted(frozen ^ set(family))
+    if differ:
+        raise InputError(
+            f"{place}: family",
+            f"{first_five(sorted(family)) or 'none'}",
+            f"the frozen family: {first_five(sorted(frozen)) or 'none'}",
+            "a confirmation corrects over every method that was frozen: list them all under their labels",
+        )

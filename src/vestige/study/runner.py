@@ -18,6 +18,7 @@ from vestige.study.cells import (
     Node,
     Setting,
     configurations,
+    family,
     full_node,
     oracle_node,
     predictions_node,
@@ -35,7 +36,7 @@ from vestige.study.deletions import (
     view_table,
 )
 from vestige.study.evaluate import Cell, assess_cell, register
-from vestige.study.frozen import Frozen, taken
+from vestige.study.frozen import Frozen, check_family, taken
 from vestige.study.plan import checked
 from vestige.study.pool import Failure, Reporter, Silent, Team
 from vestige.study.protocol import DEFAULT_BACKEND, load_backend
@@ -91,7 +92,10 @@ def run_study(
     setting = prepare(plan, backend)
     with Store.writing(out) as store:
         open_folder(store, setting, text, "run")
-        used = configurations(setting, _frozen(store, plan))
+        frozen = _frozen(store, plan)
+        used = configurations(setting, frozen)
+        if plan.stage == "confirmation":
+            check_family(family(plan, used), [item for item in frozen.values() if item], plan.name)
         try:
             with team(store, setting, execution, report) as workers:
                 return _run(setting, store, used, workers, report)

@@ -157,6 +157,7 @@ def test_unfinished_work_is_noted(confirmed: Path) -> None:
         ("frozen.json", lambda value: value["methods"][0]["settings"].update(epochs=1), "freeze"),
         ("frozen.json", lambda value: value["bundles"].update({"01": "0" * 64}), "freeze"),
         ("frozen.json", lambda value: value.update(data="0" * 64), "freeze"),
+        ("frozen.json", lambda value: value["family"].pop(), "freeze"),
         ("evaluations.json", lambda value: value[0].update(origin="plan"), "freeze"),
         ("tuning.json", lambda value: value["methods"][0]["settings"].update(epochs=1), "tuning"),
         ("tuning.json", lambda value: value["methods"][0]["points"][0]["epochs"].pop(), "tuning"),

@@ -171,6 +171,9 @@ def test_a_confirmation_takes_only_settings_frozen_on_its_own_data_and_model(
     make_plan: Make, confirmed: Path, tmp_path: Path, execution: Execution
 ) -> None:
     method = {"method": "simnpo", "frozen": str(confirmed / "frozen.json")}
+    alone = make_plan(stage="confirmation", methods=[method])
+    with pytest.raises(InputError, match="the frozen family: 'GradAscent', 'SimNPO'"):
+        run_study(alone, tmp_path / "alone", execution=execution)
     other = make_plan(stage="confirmation", methods=[method], training={"epochs": 119})
     with pytest.raises(InputError, match="another training than the settings were frozen on"):
         run_study(other, tmp_path / "other", execution=execution)
