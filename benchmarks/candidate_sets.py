@@ -1,9 +1,9 @@
 """How much scores depend on the candidate set: slicing stored probabilities against scoring anew.
 
 For every full model and oracle of a run folder: mean base-2 Jensen-Shannon divergence between the full-schema
-distribution, sliced to S2 and renormalised, and a new forward pass under S2, over the F and G rows and the
-retained rows whose gold option is offered. S2 is the forgotten options and as many random retained ones as S1
-has neighbours. A model that scored options one by one would give 0 here.
+distribution, sliced to S2 and renormalised, and a new forward pass under S2, over all F, G and R rows, and
+over those whose gold option is offered. S2 is the forgotten options and as many random retained ones as S1 has
+neighbours. A model that scored options one by one would give 0 here.
 
     python benchmarks/candidate_sets.py RUN_FOLDER [--data PATH] [--threads 1]
 """
@@ -47,7 +47,6 @@ def main() -> None:
     vectors = sentence_encoder().embed(schema.semantic_texts())
     offered = candidate_set("S2", schema, request.forgotten, vectors, seed=0)
     assert isinstance(offered, tuple)
-    rows = rows[rows["gold"].isin(offered)]
     columns = [schema.index(name) for name in offered]
     for record_file in sorted((options.run / "nodes").glob("*/record.json")):
         record = json.loads(record_file.read_text(encoding="utf-8"))
@@ -61,6 +60,7 @@ def main() -> None:
             anew = model.predict(texts, schema.subset(offered))
         distance = js2(sliced, anew)
         view = rows["view"].to_numpy()
+        held = rows["gold"].isin(offered).to_numpy()
         report(
             "candidate_sets",
             {
@@ -68,6 +68,7 @@ def main() -> None:
                 "options": f"{len(schema.ids)} to {len(offered)}",
                 "rows": len(texts),
                 "mean_js": round(float(distance.mean()), 4),
+                "mean_js_gold_offered": round(float(distance[held].mean()), 4),
                 **{f"mean_js_{v}": round(float(distance[view == v].mean()), 4) for v in "FGR"},
                 "changed_choices": int((np.argmax(sliced, 1) != np.argmax(anew, 1)).sum()),
                 "aim": 0.005,
