@@ -1,7 +1,7 @@
 """How much scores depend on the candidate set: slicing stored probabilities against scoring anew.
 
 For every full model and oracle of a run folder: mean base-2 Jensen-Shannon divergence between the full-schema
-distribution, sliced to S2 and renormalised, and a new forward pass under S2. Over all F, G and R rows, and over
+distribution, sliced to S2 and renormalised, and a new forward pass under S2. Over all rows, and over
 those whose gold option is offered. S2 is the forgotten options and as many random retained ones as S1 has
 neighbours. A model that scored options one by one would give 0 here.
 
