@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vestige.contracts import Floats
 from vestige.errors import InputError, first_five
 from vestige.models.backbones import Backbone, load_backbone, quiet_loading
-from vestige.models.decision import evaluation
 from vestige.models.readers import length_groups, pad
+from vestige.models.trainable import TrainableModule, evaluation
 
 if TYPE_CHECKING:
     from vestige.decision.schema import Schema
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["SequenceClassifier", "load_sequence_classifier"]
 
 
-class SequenceClassifier(nn.Module):
+class SequenceClassifier(TrainableModule):
     """An `AutoModelForSequenceClassification` folder behind the same interface as our decision model.
 
     Its labels are the option ids. Candidate sets and opaque renderings are refused: the head is fixed and no
@@ -56,10 +56,6 @@ class SequenceClassifier(nn.Module):
         order = torch.tensor([i for group in groups for i in group])
         return torch.cat(parts)[torch.argsort(order)][:, columns]
 
-    def log_probs(self, utterance_ids: Sequence[Sequence[int]], schema: Schema) -> Tensor:
-        """(n,) id lists -> (n, C) log-probabilities with gradient."""
-        return torch.log_softmax(self.logits(utterance_ids, schema), dim=-1)
-
     def predict(self, texts: Sequence[str], schema: Schema, *, batch_rows: int = 256) -> Floats:
         """(N,) texts -> (N, C) float64 probabilities, columns in the schema's order."""
         ids = self.tokenise(texts) if len(texts) else []
@@ -71,19 +67,6 @@ class SequenceClassifier(nn.Module):
                 probs[rows] = torch.softmax(self.logits([ids[i] for i in rows], schema).double(), dim=-1)
         values: Floats = probs.numpy()
         return values
-
-    def trainable_state(self) -> dict[str, Tensor]:
-        """Every parameter, by name; live references."""
-        return {name: value for name, value in self.named_parameters() if value.requires_grad}
-
-    def load_trainable_state(self, state: dict[str, Tensor]) -> None:
-        """Copy values in. Raises ValueError when the names differ."""
-        own = self.trainable_state()
-        if own.keys() != state.keys():
-            raise ValueError(f"parameter names differ: {sorted(own.keys() ^ state.keys())[:5]}")
-        with torch.no_grad():
-            for name, value in own.items():
-                value.copy_(state[name])
 
     def save(self, folder: str | Path) -> None:
         """Write model and tokenizer in transformers' own format, safetensors only."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from vestige.errors import InputError
 from vestige.models.backbones import Backbone, BackboneRecord, load_backbone, quiet_loading
 from vestige.models.head import DecisionHead
 from vestige.models.readers import READERS, make_reader
+from vestige.models.trainable import TrainableModule, evaluation, seeded
 
 if TYPE_CHECKING:
     from vestige.decision.schema import Schema
@@ -45,7 +45,7 @@ class ModelSettings(Record):
     max_tokens: int = Field(128, ge=4)
 
 
-class SchemaModel(nn.Module):
+class SchemaModel(TrainableModule):
     """`p(option | utterance; schema)` from texts alone. Build it with `build_decision_model`."""
 
     def __init__(self, settings: ModelSettings, backbone: Backbone) -> None:
@@ -67,10 +67,6 @@ class SchemaModel(nn.Module):
         out: Tensor = self.head(reading.utterances, reading.options)
         return out
 
-    def log_probs(self, utterance_ids: Sequence[Sequence[int]], schema: Schema) -> Tensor:
-        """(n,) id lists -> (n, C) log-probabilities with gradient."""
-        return torch.log_softmax(self.logits(utterance_ids, schema), dim=-1)
-
     def predict(self, texts: Sequence[str], schema: Schema, *, batch_rows: int = 256) -> Floats:
         """(N,) texts -> (N, C) float64 probabilities, columns in the schema's order.
 
@@ -88,19 +84,6 @@ class SchemaModel(nn.Module):
                 probs[rows] = torch.softmax(logits, dim=-1)
         values: Floats = probs.numpy()
         return values
-
-    def trainable_state(self) -> dict[str, Tensor]:
-        """The parameters that training moves, by name; live references."""
-        return {name: value for name, value in self.named_parameters() if value.requires_grad}
-
-    def load_trainable_state(self, state: dict[str, Tensor]) -> None:
-        """Copy values in. Raises ValueError when the names differ."""
-        own = self.trainable_state()
-        if own.keys() != state.keys():
-            raise ValueError(f"parameter names differ: {sorted(own.keys() ^ state.keys())[:5]}")
-        with torch.no_grad():
-            for name, value in own.items():
-                value.copy_(state[name])
 
     def save(self, folder: str | Path, *, include_backbone: bool | None = None) -> None:
         """Write adapter, head and settings, safetensors only.
@@ -142,27 +125,6 @@ class SchemaModel(nn.Module):
         with quiet_loading():
             base.save_pretrained(str(folder), state_dict=state, safe_serialization=True)
             self.tokenizer.save_pretrained(str(folder))
-
-
-@contextmanager
-def evaluation(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; the training flag of every module is restored."""
-    flags = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for module, training in flags:
-            module.training = training
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Torch's global generator set to `seed` inside, restored after."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed % 2**63)
-        yield
 
 
 def _set_dropout(model: nn.Module, rate: float) -> None:

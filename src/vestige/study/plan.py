@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator
@@ -47,20 +47,7 @@ Stage = Literal[
     "exploratory",
     "excluded",
 ]
-STAGES: tuple[str, ...] = (
-    "pilot",
-    "development",
-    "development_reference",
-    "reference",
-    "confirmation",
-    "confirmation_sensitivity",
-    "screening",
-    "replication",
-    "transfer",
-    "control",
-    "exploratory",
-    "excluded",
-)
+STAGES: tuple[str, ...] = get_args(Stage)
 
 R = TypeVar("R", bound=BaseModel)
 _LABEL = re.compile(r"[^\s/\\\x00-\x1f][^/\\\x00-\x1f]{0,79}")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from vestige.contracts import Floats, LossBatch, Record
 from vestige.errors import Diverged, InputError, Interrupted
+from vestige.models.trainable import seeded
 from vestige.seeds import digest, stable_seed
 from vestige.training.batches import StepPlan, plan_steps
 from vestige.training.checkpoint import (
@@ -139,14 +140,6 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def seeded_step(seed: int, step: int) -> Iterator[None]:
-    """Dropout of a step depends on seed and step alone, so that a resumed run repeats it."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stable_seed(seed, "dropout", step))
-        yield
 
 
 def weights_sha256(state: dict[str, Tensor]) -> str:
@@ -403,7 +396,7 @@ def _step(
         group["lr"] = rate
     ids = [forget.ids[i] for i in step.forget] + [retain.ids[i] for i in step.retain]
     optimizer.zero_grad(set_to_none=True)
-    with seeded_step(seed, position):
+    with seeded(stable_seed(seed, "dropout", position)):  # a resumed run repeats the step's dropout
         log_probs = model.log_probs(ids, schema)
     cut = len(step.forget)
     of_forget, of_retain, weight = job.loss(
