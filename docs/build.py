@@ -18,6 +18,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,25 +190,29 @@ def listing(study: str) -> str:
     return table(("what", "value"), [(key, str(value)) for key, value in facts(study).items()])
 
 
-PARTS: dict[str, Callable[[], str]] = {"methods": methods, "metrics": metrics}
-for _study in sorted(path.name for path in RECORDS.glob("*") if (path / "facts.json").is_file()):
-    for _name, _part in (
-        ("facts", listing),
-        ("noise", noise),
-        ("fidelity", fidelity),
-        ("utility", utility),
-        ("tuning", chosen),
-    ):
-        if _name != "tuning" or (RECORDS / _study / "tuning.json").is_file():
-            PARTS[f"{_name} {_study}"] = lambda part=_part, study=_study: part(study)  # type: ignore[misc]
+def parts() -> dict[str, Callable[[], str]]:
+    """Name of each generated part -> what makes it."""
+    made: dict[str, Callable[[], str]] = {"methods": methods, "metrics": metrics}
+    for study in sorted(path.parent.name for path in RECORDS.glob("*/facts.json")):
+        for name, part in (
+            ("facts", listing),
+            ("noise", noise),
+            ("fidelity", fidelity),
+            ("utility", utility),
+        ):
+            made[f"{name} {study}"] = partial(part, study)
+        if (RECORDS / study / "tuning.json").is_file():
+            made[f"tuning {study}"] = partial(chosen, study)
+    return made
 
 
 def filled(text: str) -> str:
     """`text` with every generated part made anew. Raises KeyError for an unknown part."""
+    known = parts()
 
     def fill(match: re.Match[str]) -> str:
         name = match.group(1)
-        return f"<!-- {name} -->\n{PARTS[name]()}\n<!-- /{name} -->"
+        return f"<!-- {name} -->\n{known[name]()}\n<!-- /{name} -->"
 
     return re.sub(r"<!-- ([a-z0-9 -]+) -->\n.*?<!-- /\1 -->", fill, text, flags=re.DOTALL)
 

@@ -38,7 +38,7 @@ def test_every_generated_part_is_closed(build: ModuleType) -> None:
         text = page.read_text(encoding="utf-8")
         opened = re.findall(r"<!-- ([a-z0-9 -]+) -->", text)
         assert opened == re.findall(r"<!-- /([a-z0-9 -]+) -->", text)
-        assert set(opened) <= set(build.PARTS)
+        assert set(opened) <= set(build.parts())
 
 
 def test_links_between_pages_lead_somewhere() -> None:
