@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ __all__ = ["EXIT_BUG", "Progress", "duration", "error_line", "guarded", "output"
 
 EXIT_BUG = 70
 """Exit code of an error that is ours: the traceback is printed."""
+
+RATE_WINDOW_SECONDS = 120.0
+RATE_NEEDS_SECONDS = 5.0
 
 
 def guarded(work: Callable[[], Any]) -> int:
@@ -44,6 +48,9 @@ def guarded(work: Callable[[], Any]) -> int:
         return 0
     except OSError as error:
         return _refused(error)
+    except MemoryError:
+        error_line("found too little memory; needed room for the tables; give fewer rows, models or draws")
+        return EXIT_BAD_INPUT
     except Exception as error:
         # click's exceptions, recognised by what they carry: typer has its own copy of click in some versions.
         code = getattr(error, "exit_code", None)
@@ -63,7 +70,7 @@ def usage_error(error: Any) -> None:
     """Print a wrong command line in one line, with where its help is."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "vestige"
-    message = " ".join(str(error.format_message()).split()).rstrip(".")
+    message = " ".join(str(error.format_message()).split()).rstrip(".") or "Missing command"
     error_line(f"{message}; see {path} --help")
 
 
@@ -124,13 +131,12 @@ class Progress:
         self._every = every
         self._clock = clock
         self._text = ""
-        self._began = clock()
         self._spoke = -float("inf")
+        self._marks: deque[tuple[float, float]] = deque()
         self._bar: Any = None
         self._task: Any = None
 
     def __enter__(self) -> Progress:
-        self._began = self._clock()
         if self._stream.isatty():
             self._open_bar()
         return self
@@ -153,6 +159,7 @@ class Progress:
     def advance(self, amount: float = 1.0) -> None:
         """Count `amount` more of the total as done."""
         self.done = min(self.done + amount, self.total)
+        self._mark()
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, total=self.total)
         elif self._clock() - self._spoke >= self._every:
@@ -166,10 +173,25 @@ class Progress:
             print(one_line(text), file=self._stream, flush=True)
 
     def left(self) -> float | None:
-        """Estimated seconds left at the rate so far; None before anything is done."""
-        if self.done <= 0:
+        """Estimated seconds left at the rate of the last two minutes; None before there is a rate.
+
+        Counted from the first `advance`, so that neither start-up nor work taken over from an interrupted run
+        distorts it.
+        """
+        if not self._marks:
             return None
-        return (self._clock() - self._began) / self.done * (self.total - self.done)
+        then, done = self._marks[0]
+        elapsed = self._clock() - then
+        if elapsed < RATE_NEEDS_SECONDS or self.done <= done:
+            return None
+        return elapsed / (self.done - done) * (self.total - self.done)
+
+    def _mark(self) -> None:
+        now = self._clock()
+        if not self._marks or now - self._marks[-1][0] >= 1:
+            self._marks.append((now, self.done))
+        while len(self._marks) > 1 and now - self._marks[1][0] >= RATE_WINDOW_SECONDS:
+            self._marks.popleft()
 
     def _line(self) -> None:
         self._spoke = self._clock()

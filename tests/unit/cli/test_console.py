@@ -48,6 +48,17 @@ def test_off_a_terminal_progress_is_plain_lines_with_the_time_left() -> None:
     ]
 
 
+def test_work_taken_over_from_an_interrupted_run_is_not_taken_for_speed() -> None:
+    clock = Clock()
+    progress = Progress(100, stream=io.StringIO(), clock=clock)
+    clock.now += 20  # start-up
+    progress.advance(60)  # what the checkpoint had
+    assert progress.left() is None
+    clock.now += 10
+    progress.advance(5)
+    assert progress.left() == 70  # 35 left at 5 in 10 s
+
+
 def test_progress_never_exceeds_its_total() -> None:
     progress = Progress(2, stream=io.StringIO(), clock=Clock())
     progress.advance(5)
