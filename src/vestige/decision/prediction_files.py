@@ -10,6 +10,8 @@ import csv
 import io
 import json
 import zipfile
+import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,11 @@ __all__ = ["FIXED", "OPTION_PREFIX", "RawTable", "read_raw", "refuse_top_k", "wr
 OPTION_PREFIX = "p:"
 FIXED = ("row_id", "view", "unit", "gold")
 FORMATS = ".jsonl, .csv, .parquet or .npz"
+_BROKEN_ARCHIVE = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, OSError, MemoryError),
+    *(ValueError, TypeError, AttributeError, KeyError, RuntimeError),
+)
+"""What zipfile, zlib and NumPy raise for an archive that is damaged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +122,7 @@ def _read_jsonl_regular(data: bytes) -> RawTable | None:
             read_options=pj.ReadOptions(block_size=max(1 << 22, min(len(data), 1 << 28))),
             parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
         )
-    except (pa.ArrowException, ValueError, KeyError, TypeError):
+    except (pa.ArrowException, ValueError, KeyError, TypeError, RecursionError):
         return None
     nested = table.column("p").combine_chunks()
     names = [nested.type.field(place).name for place in range(nested.type.num_fields)]
@@ -152,6 +159,8 @@ def _read_jsonl_any(path: Path, text: str) -> RawTable:
         p = np.array([[row[option] for option in options] for row in given], dtype=np.float64)
     except (TypeError, ValueError):
         _name_bad_json_number(path, rows, given)
+    if p.ndim > 2:
+        _name_bad_json_number(path, rows, given)
     row_ids, view, unit, gold = (
         (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [], [])
     )
@@ -171,7 +180,7 @@ def _json_lines(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 "each name once",
                 "remove one",
             ) from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{path}, line {number}",
                 f"broken JSON ({shown(str(error), 100)})",
@@ -207,6 +216,18 @@ def _refuse_ragged(
     lacking = [index for index, probabilities in enumerate(given) if len(probabilities) < len(options)]
     if not lacking:
         return
+    names, count = Counter(frozenset(probabilities) for probabilities in given).most_common(1)[0]
+    if len(lacking) == len(given) and 2 * count > len(given):
+        # Most rows agree: the others are at fault, and nothing was cut to the best options.
+        odd = [index for index, probabilities in enumerate(given) if probabilities.keys() != names]
+        differing = dict.fromkeys(option for index in odd for option in given[index].keys() ^ names)
+        raise InputError(
+            str(path),
+            f"{len(odd)} row(s) with other options than most: {first_five(rows[index][0] for index in odd)}; "
+            f"options: {first_five(sorted(differing))}",
+            "the same options in every row",
+            "check how these options are spelled",
+        )
     sizes = {len(probabilities) for probabilities in given}
     if len(lacking) == len(given):
         size = "/".join(str(size) for size in sorted(sizes)[:5])
@@ -320,12 +341,19 @@ def _numbers(array: Any) -> Floats:
 
 
 def _read_npz(path: Path, data: bytes) -> RawTable:
+    if not data.startswith(b"PK"):
+        raise InputError(
+            str(path),
+            "a file that is no .npz archive",
+            "an .npz of plain arrays",
+            "write it with numpy.savez",
+        )
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             options = _checked_columns(path, archive.files)
-            arrays = {name: archive[name] for name in FIXED}
+            arrays = {name: np.asarray(archive[name]) for name in FIXED}
             p = [np.asarray(archive[OPTION_PREFIX + name]) for name in options]
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, AttributeError) as error:
+    except _BROKEN_ARCHIVE as error:
         pickled = "pickle" in str(error)
         raise InputError(
             str(path),
@@ -344,7 +372,7 @@ def _read_npz(path: Path, data: bytes) -> RawTable:
                 "one value a row_id",
                 "check its length",
             )
-    if any(not np.issubdtype(array.dtype, np.number) for array in p):
+    if any(array.dtype.kind not in "fiu" for array in p):
         raise InputError(str(path), "p: arrays that are no numbers", "numbers", "export probabilities")
     fixed = {name: array.tolist() for name, array in arrays.items()}
     return RawTable(

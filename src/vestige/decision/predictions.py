@@ -182,8 +182,22 @@ def predictions_from(table: Any, *, label: str) -> Predictions:
             "columns row_id, view, unit and gold",
             "add what is missing",
         )
+    repeated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    if repeated:
+        raise InputError(
+            label, f"column {first_five(sorted(repeated))} twice", "each column once", "rename or remove one"
+        )
+    columns = [_column(table[OPTION_PREFIX + name], name, label) for name in options]
+    lengths = {len(column) for column in columns}
+    if len(lengths) > 1:
+        raise InputError(
+            label,
+            f"columns of {', '.join(str(length) for length in sorted(lengths)[:5])} rows",
+            "as many rows in every column",
+            "check the arrays",
+        )
     return predictions_from_arrays(
-        np.stack([np.asarray(table[OPTION_PREFIX + name], dtype=np.float64) for name in options], axis=1),
+        np.stack(columns, axis=1),
         row_ids=list(table["row_id"]),
         view=list(table["view"]),
         unit=list(table["unit"]),
@@ -208,7 +222,7 @@ def predictions_from_arrays(
 
     gold holds option names. Raises InputError as read_predictions does.
     """
-    matrix = np.asarray(p, dtype=np.float64)
+    matrix = _floats(p, path or label)
     lengths = {"row_ids": len(row_ids), "view": len(view), "unit": len(unit), "gold": len(gold)}
     shape = (len(row_ids), len(options))
     if matrix.shape != shape or len(set(lengths.values())) > 1:
@@ -227,6 +241,29 @@ def predictions_from_arrays(
         p=matrix,
     )
     return _build(raw, label, path)
+
+
+def _floats(values: Any, subject: str, what: str = "probabilities") -> Floats:
+    """`values` as float64. Raises InputError for text, complex numbers and ragged lists."""
+    try:
+        given = np.asarray(values)
+        if given.dtype.kind == "c":
+            raise TypeError
+        return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(subject, f"{what} that are no numbers", "numbers", "export numbers") from None
+
+
+def _column(values: Any, option: str, label: str) -> Floats:
+    column = _floats(values, label, f"probabilities of {shown(option)}")
+    if column.ndim != 1:
+        raise InputError(
+            label,
+            f"probabilities of {shown(option)} of shape {column.shape}",
+            "one a row",
+            "check the columns",
+        )
+    return column
 
 
 def align(tables: Sequence[Predictions]) -> list[Predictions]:
@@ -284,10 +321,22 @@ def _build(raw: RawTable, label: str, path: str) -> Predictions:
         raise InputError(subject, "no rows", "at least one row", "check that the export was complete")
     row_ids = _texts(raw.row_ids, "row_id", subject)
     view, unit, gold = (
-        _texts(getattr(raw, field), field, subject, row_ids) for field in ("view", "unit", "gold")
+        _texts(values, field, subject, row_ids)
+        for field, values in (
+            ("view", raw.view),
+            ("unit", ["" if _is_null(value) else value for value in raw.unit]),
+            ("gold", raw.gold),
+        )
     )
     options = _texts(raw.options, "option", subject)
     _check_options(options, subject)
+    if "" in row_ids:
+        raise InputError(
+            subject,
+            f"{row_ids.count('')} row(s) without a row_id, the first is number {row_ids.index('') + 1}",
+            "a row_id in every row",
+            "name every row: models are matched by row_id",
+        )
     _refuse_repeated(row_ids, "row_id", subject)
     _check_fields(row_ids, view, unit, gold, set(options), subject)
 
@@ -320,6 +369,12 @@ def _objects(values: list[str]) -> Objects:
     return array
 
 
+def _is_null(value: Any) -> bool:
+    """None, NaN and pandas' NA: how files and frames write an empty cell."""
+    nan = isinstance(value, (float, np.floating)) and np.isnan(value)
+    return value is None or bool(nan) or type(value).__name__ == "NAType"
+
+
 def _texts(values: Sequence[Any], field: str, subject: str, row_ids: list[str] | None = None) -> list[str]:
     """Text as it is, whole numbers as their digits; anything else is an error naming the row."""
     texts: list[str] = []
@@ -338,7 +393,7 @@ def _texts(values: Sequence[Any], field: str, subject: str, row_ids: list[str] |
     except UnicodeEncodeError:
         raise InputError(
             subject,
-            f"a {field} with half a surrogate pair",
+            f"half a surrogate pair in a value of {field}",
             "valid Unicode text",
             "check the export's encoding",
         ) from None
@@ -365,7 +420,7 @@ def _check_options(options: list[str], subject: str) -> None:
         )
     _refuse_repeated(options, "option", subject)
     if len(options) < 2:
-        refuse_top_k(subject, f"one option in all ({first_five(options)})")
+        refuse_top_k(subject, f"one option in all ({first_five(options)})" if options else "no option")
 
 
 def _check_fields(
@@ -415,7 +470,8 @@ def _check_probabilities(p: Floats, row_ids: Objects, options: tuple[str, ...], 
                 "probabilities in [0, 1]",
                 "export probabilities, not logits or log-probabilities",
             )
-    deviation = np.abs(p.sum(axis=1) - 1.0)
+    with np.errstate(over="ignore"):
+        deviation = np.abs(p.sum(axis=1) - 1.0)
     wrong = np.flatnonzero(deviation > SUM_TOLERANCE + 1e-12)
     if len(wrong):
         counts = (p[wrong] > 0).sum(axis=1)
@@ -423,7 +479,8 @@ def _check_probabilities(p: Floats, row_ids: Objects, options: tuple[str, ...], 
             refuse_top_k(
                 subject, f"{counts[0]} of {len(options)} options above 0 and sums that are not 1 in every row"
             )
-        sums = ", ".join(f"{shown(row_ids[row])} ({p[row].sum():.6g})" for row in wrong[:5])
+        with np.errstate(over="ignore"):
+            sums = ", ".join(f"{shown(row_ids[row])} ({p[row].sum():.6g})" for row in wrong[:5])
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         raise InputError(
             subject,

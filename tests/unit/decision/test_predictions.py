@@ -387,3 +387,93 @@ def test_tables_without_columns_are_refused() -> None:
         predictions_from(pd.DataFrame({"row_id": ["1"], "label": ["a"]}), label="x")
     with pytest.raises(InputError, match=r"no column 'view', 'unit', 'gold'"):
         predictions_from({"row_id": ["1"], "p:a": [1.0]}, label="x")
+
+
+ROW = '{"row_id": "%s", "view": "%s", "unit": %s, "gold": "a", "p": {"a": %s, "%s": %s}}'
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_null_unit_is_an_empty_one(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"model.{suffix}"
+    if suffix == "jsonl":
+        lines = [ROW % ("1", "F", '"a"', 0.5, "b", 0.5), ROW % ("2", "R", "null", 0.5, "b", 0.5)]
+        path.write_text("\n".join(lines))
+    else:
+        frame = pd.DataFrame({"row_id": ["1", "2"], "view": ["F", "R"], "unit": ["a", None], "gold": "a"})
+        frame.assign(**{"p:a": 0.5, "p:b": 0.5}).to_parquet(path)
+    assert read_predictions(path).unit.tolist() == ["a", ""]
+
+
+@pytest.mark.parametrize("empty", [None, float("nan"), pd.NA])
+def test_an_empty_unit_of_a_frame_is_named_on_f_alone(empty: object) -> None:
+    columns = {"row_id": ["1", "2"], "gold": ["a", "a"], "p:a": [0.5, 0.5], "p:b": [0.5, 0.5]}
+    found = predictions_from({**columns, "view": ["R", "R"], "unit": [empty, "x"]}, label="model")
+    assert found.unit.tolist() == ["", "x"]
+    with pytest.raises(InputError, match=r"no unit on 1 row\(s\) of F or G: '1'"):
+        predictions_from({**columns, "view": ["F", "F"], "unit": [empty, "x"]}, label="model")
+
+
+@pytest.mark.parametrize(
+    ("lines", "part"),
+    [
+        ([ROW % ("1", "R", '""', "[0.5]", "b", "[0.5]")], "probability '[0.5]' of 'a', row '1'"),
+        (["[" * 100_000], "line 1: found broken JSON"),
+        (['{"a":' * 100_000], "line 1: found broken JSON"),
+        (
+            [ROW % (str(row), "R", '""', 0.5, "c" if row == 2 else "b", 0.5) for row in range(5)],
+            "1 row(s) with other options than most: '2'; options: 'b', 'c'",
+        ),
+        ([ROW % ("", "R", '""', 0.5, "b", 0.5)], "1 row(s) without a row_id, the first is number 1"),
+        (['{"row_id": "1", "view": "R", "unit": "", "gold": "a", "p": {}}'], "found no option;"),
+    ],
+)
+def test_odd_jsonl_is_one_line(lines: list[str], part: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.jsonl"
+    path.write_text("\n".join(lines))
+    with pytest.raises(InputError) as caught:
+        read_predictions(path)
+    assert part in str(caught.value)
+
+
+def test_sums_beyond_the_largest_number_are_one_line() -> None:
+    with pytest.raises(InputError, match=r"'1' \(inf\)"):  # a warning would be an error here
+        predictions_from_arrays(
+            [[1e308, 1e308]], row_ids=["1"], view=["R"], unit=[""], gold=["a"], options=["a", "b"], label="m"
+        )
+
+
+def test_an_npz_that_is_none_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    np.save(tmp_path / "model.npy", np.zeros(3))
+    (tmp_path / "model.npy").rename(path)
+    with pytest.raises(InputError, match=r"no \.npz archive"):
+        read_predictions(path)
+    np.savez(path, row_id=np.array(["1"]))
+    damaged = bytearray(path.read_bytes())
+    at = damaged.rindex(b"PK\x01\x02")
+    damaged[at + 6] = 200  # the version that is needed to extract
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match=r"broken \.npz file"):
+        read_predictions(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"p:a": ["x"]}, "probabilities of 'a' that are no numbers"),
+        ({"p:a": np.array([0.5 + 0j])}, "probabilities of 'a' that are no numbers"),
+        ({"p:a": [0.5, 0.5]}, "columns of 1, 2 rows"),
+        ({"p:a": [[0.5]]}, "probabilities of 'a' of shape (1, 1)"),
+    ],
+)
+def test_columns_that_are_no_probabilities_are_named(change: dict[str, Any], part: str) -> None:
+    columns = {"row_id": ["1"], "view": ["R"], "unit": [""], "gold": ["a"], "p:a": [0.5], "p:b": [0.5]}
+    with pytest.raises(InputError) as caught:
+        predictions_from(columns | change, label="model")
+    assert part in str(caught.value)
+
+
+def test_a_frame_with_a_column_twice_is_refused() -> None:
+    frame = tables.table("full").to_frame()
+    with pytest.raises(InputError, match="column 'row_id' twice"):
+        predictions_from(pd.concat([frame, frame[["row_id"]]], axis=1), label="model")
