@@ -344,7 +344,7 @@ def _judge(
     gains = {view: measured[view].row[place, "gain"] for view in DELETED_VIEWS}
     for view, gain in gains.items():
         metrics[f"minimum_detectable_gain.{view}"] = Estimate(value=minimum_detectable(gain), rows=gain.n)
-    p_values = {view: one_sided_p(gain.estimate, gain.draws_values) for view, gain in gains.items()}
+    p_values = {view: _p_value(gain) for view, gain in gains.items()}
     bound, shown_equivalent = _equivalence(rows, measured, place, condition)
     return ModelAssessment(
         **common,
@@ -355,6 +355,13 @@ def _judge(
         equivalent=shown_equivalent,
         destinations=lost,
     )
+
+
+def _p_value(gain: BootstrapResult) -> float | Undefined:
+    """One-sided p of a gain. Every resample of a single row is that row: it says nothing about chance."""
+    if gain.n < 2:
+        return Undefined(undefined="a test needs at least two rows")
+    return one_sided_p(gain.estimate, gain.draws_values)
 
 
 def _unstable(rows: Mapping[View, ViewRows], results: Measured, view: str) -> bool:

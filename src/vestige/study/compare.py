@@ -19,7 +19,7 @@ from vestige.decision.predictions import (
     predictions_from_arrays,
     read_predictions,
 )
-from vestige.errors import InputError, first_five
+from vestige.errors import InputError, first_five, shown
 from vestige.statistics.bootstrap import DRAWS
 from vestige.study.assess import AssessSettings, assess
 from vestige.study.caveats import top_k
@@ -27,6 +27,7 @@ from vestige.study.caveats import top_k
 __all__ = ["CONDITION", "compare", "load_tables", "unit_kind"]
 
 CONDITION = "the compared models"
+MOST_DRAWS = 1_000_000
 
 Table = Any
 """A path, Predictions, a data frame, a mapping of arrays, or an (N, C) array beside `rows` and `options`."""
@@ -37,7 +38,7 @@ def compare(
     full: Table | Sequence[Table],
     unlearned: Table | Sequence[Table] | Mapping[str, Table],
     oracle: Table | Sequence[Table] | None = None,
-    forget: str | Sequence[str] = (),
+    forget: str | Sequence[str] | None = (),
     name: str = "comparison",
     draws: int = DRAWS,
     unit: str | None = None,
@@ -58,9 +59,10 @@ def compare(
 
     Example: `vestige.compare(full="full.csv", unlearned="npo.csv", oracle="oracle.csv", forget=["refund"])`
     """
+    _check_settings(forget, draws, name=name, unit=unit or "", condition=condition)
     groups = load_tables(full=full, unlearned=unlearned, oracle=oracle, rows=rows, options=options)
     fulls, tested, oracles = groups["full"], groups["unlearned"], groups["oracle"]
-    forgotten = [forget] if isinstance(forget, str) else list(forget)
+    forgotten = [forget] if isinstance(forget, str) else list(() if forget is None else forget)
     for table in (*fulls[:1], *oracles[:1]):
         k = top_k(table)
         if k is not None:
@@ -73,11 +75,24 @@ def compare(
         unlearned={table.label: table for table in tested},
         oracles=oracles,
         forgotten=forgotten,
-        settings=AssessSettings(draws=draws, unit_kind=unit or unit_kind(fulls[0])),
+        settings=AssessSettings(draws=int(draws), unit_kind=unit or unit_kind(fulls[0])),
         condition=condition,
         family=[table.label for table in tested],
         provenance=dict(sources or {}),
     )
+
+
+def _check_settings(forget: Any, draws: Any, **texts: Any) -> None:
+    """What the command line checks by its types. Raises InputError."""
+    whole = isinstance(draws, (int, np.integer)) and not isinstance(draws, bool)
+    if not whole or not 1 <= draws <= MOST_DRAWS:
+        needed = f"a whole number from 1 to {MOST_DRAWS:,}"
+        raise InputError("draws", shown(repr(draws)), needed, f"the default is {DRAWS:,}")
+    if forget is not None and not isinstance(forget, Iterable):
+        raise InputError("forget", shown(repr(forget)), "names of options", 'for example ["refund"]')
+    for key, value in texts.items():
+        if not isinstance(value, str):
+            raise InputError(key, shown(repr(value)), "text", "leave it out for the default")
 
 
 def load_tables(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -188,3 +189,50 @@ def test_the_record_as_a_frame_and_in_a_notebook() -> None:
     assert "&lt;b&gt;npo&lt;/b&gt;" in shown
     assert label not in shown
     assert "undefined:" in verdict(oracle=None)._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ({"draws": 0}, "draws: found '0'"),
+        ({"draws": 1.5}, "draws: found '1.5'"),
+        ({"draws": 10**12}, "from 1 to 1,000,000"),
+        ({"forget": 3}, "forget: found '3'"),
+        ({"name": 3}, "name: found '3'"),
+        ({"condition": None}, "condition: found 'None'"),
+        ({"unit": 3}, "unit: found '3'"),
+        ({"full": np.full((2, 2), "x"), "rows": {}, "options": ["a", "b"]}, "rows: found no 'row_id'"),
+    ],
+)
+def test_settings_of_another_type_are_refused(given: dict[str, object], part: str) -> None:
+    call: dict[str, Any] = {**MODELS, "forget": tables.FORGOTTEN, "draws": 10, **given}
+    with pytest.raises(InputError) as caught:
+        vestige.compare(**call)
+    assert part in str(caught.value)
+
+
+def test_forgotten_options_are_any_collection_or_none() -> None:
+    call: dict[str, Any] = {**MODELS, "draws": 10}
+    for forget in (np.array(tables.FORGOTTEN), tuple(tables.FORGOTTEN)):
+        assert vestige.compare(**call, forget=forget).forgotten == EXPECTED.forgotten
+    assert vestige.compare(**call, forget=None).forgotten == ()
+
+
+def test_a_single_row_has_no_p_value() -> None:
+    rows = {
+        "row_id": ["f", "g", "r"],
+        "view": ["F", "G", "R"],
+        "unit": ["a", "a", ""],
+        "gold": ["a", "a", "b"],
+    }
+    full, oracle = (
+        np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8]]),
+        np.array([[0.3, 0.7], [0.3, 0.7], [0.2, 0.8]]),
+    )
+    found = vestige.compare(
+        full=full, unlearned=oracle, oracle=oracle, forget="a", rows=rows, options=["a", "b"]
+    )
+    model = found.model_named("unlearned")
+    reason = {"undefined": "a test needs at least two rows"}
+    assert model.model_dump()["p_value"] == {"F": reason, "G": reason, "both": reason}
+    assert model.decision == "positive, unconfirmed"
