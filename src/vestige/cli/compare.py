@@ -110,11 +110,19 @@ def forgotten_options(given: Sequence[str], file: Path | None, options: Sequence
     """
     known = set(options)
     names: list[str] = []
+    asked = bool(given) or file is not None
     for value in given:
         names += [value] if value in known else [part for part in value.split(",") if part]
     if file is not None:
         names += _json_lines(file)
     names = [name if name in known else name.strip() for name in names]
+    if asked and not names:
+        raise InputError(
+            "--forget" if given else str(file),
+            "no option",
+            "at least one",
+            "name what was deleted, or leave it out where rows and not options were deleted",
+        )
     missing = [name for name in dict.fromkeys(names) if name not in known]
     if missing:
         raise InputError(
@@ -144,7 +152,7 @@ def _json_lines(file: Path) -> list[str]:
             continue
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         if not isinstance(value, str):
             raise InputError(

@@ -143,6 +143,19 @@ def test_forgotten_options_come_from_commas_and_files(
     )
 
 
+def test_forgetting_nothing_in_words_is_refused(
+    files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = command(files, forget=False)
+    for empty in ("", ",", " "):
+        assert "--forget: found no option" in error_of(capsys, [*given, "--forget", empty])
+    path = tmp_path / "forget.jsonl"
+    path.write_text("\n")
+    assert f"{path}: found no option" in error_of(capsys, [*given, "--forget-file", str(path)])
+    path.write_text("[" * 100_000)
+    assert f"{path}, line 1" in error_of(capsys, [*given, "--forget-file", str(path)])
+
+
 def test_forget_splits_at_commas(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     from vestige.cli.compare import forgotten_options
 
@@ -161,6 +174,7 @@ def test_forget_splits_at_commas(files: dict[str, Path], capsys: pytest.CaptureF
         (["compare", "--full", "x.csv", "--unlearned", "y.csv"], "x.csv: found no such file"),
         (["compare", "--full", "x", "--unlearned", "y", "--draws", "0"], "--draws"),
         (["list", "metricks"], "did you mean 'metrics'?"),
+        (["study"], "error: Missing command; see vestige study --help"),
         (["--nonsense"], "see vestige --help"),
     ],
 )
