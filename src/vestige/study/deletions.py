@@ -30,6 +30,7 @@ __all__ = [
     "expected_rows",
     "gate_of",
     "read_table",
+    "refuse_impossible",
     "refuse_reserved",
     "settle",
     "table_csv",
@@ -79,6 +80,41 @@ def gate_of(setting: Setting, predictions: Predictions, seed: int) -> Acquisitio
     )
 
 
+def refuse_impossible(setting: Setting) -> None:
+    """Raise InputError for a deletion that no gate could make possible, before anything is trained."""
+    deletion = setting.plan.deletion
+    if deletion.granularity == "custom":
+        _custom(setting)
+        return
+    classes = len([option for option in setting.data.options if option.id != setting.data.out_of_scope])
+    needed = _bundle_count(setting) * deletion.units_per_bundle
+    if classes < needed:
+        raise InputError(
+            "deletion",
+            f"{classes} classes in data set '{setting.data.name}'",
+            f"{needed}: {_bundle_count(setting)} bundles (00 included) of {deletion.units_per_bundle}",
+            "plan fewer or smaller bundles",
+        )
+
+
+def _bundle_count(setting: Setting) -> int:
+    deletion = setting.plan.deletion
+    return max(int(label) for label in (DEVELOPMENT_BUNDLE, *deletion.bundles, *deletion.reserved)) + 1
+
+
+def _custom(setting: Setting) -> DeletionRequest:
+    deletion = setting.plan.deletion
+    return custom_request(
+        setting.data,
+        where=deletion.where,
+        row_ids=deletion.row_ids,
+        bundle=CUSTOM_BUNDLE,
+        purpose=EVALUATION,
+        salt=deletion.salt,
+        seed=setting.plan.primary,
+    )
+
+
 def settle(
     setting: Setting, store: Store, gates: Mapping[int, AcquisitionGate], bundles: Sequence[str]
 ) -> Deletions:
@@ -89,25 +125,16 @@ def settle(
     """
     deletion = setting.plan.deletion
     if deletion.granularity == "custom":
-        request = custom_request(
-            setting.data,
-            where=deletion.where,
-            row_ids=deletion.row_ids,
-            bundle=CUSTOM_BUNDLE,
-            purpose=EVALUATION,
-            salt=deletion.salt,
-            seed=setting.plan.primary,
-        )
+        request = _custom(setting)
         _write_request(store, request)
         tuned = any(entry.frozen for entry in setting.plan.methods)
         return Deletions({CUSTOM_BUNDLE: request}, held_out=tuning_rows(request) if tuned else ())
     gate = gates[setting.plan.primary]
-    labels = [DEVELOPMENT_BUNDLE, *deletion.bundles, *deletion.reserved]
     plan = plan_bundles(
         gate.eligible,
         deletion.salt,
         deletion.units_per_bundle,
-        max(int(label) for label in labels) + 1,
+        _bundle_count(setting),
         deletion.reserved,
     )
     store.write_once("bundles.json", plan.model_dump(mode="json"), "plan of bundles")

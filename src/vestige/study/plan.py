@@ -217,7 +217,12 @@ def parse_plan(text: str, subject: str) -> Plan:
         mark = getattr(error, "problem_mark", None)
         place = f"{subject}, line {mark.line + 1}" if mark is not None else subject
         problem = getattr(error, "problem", None) or "text that is not YAML"
-        raise InputError(place, str(problem), "plain YAML, each key once", "correct the line") from None
+        found = str(problem).removeprefix("but ").removeprefix("found ")
+        raise InputError(place, found, "plain YAML, each key once", "correct the line") from None
+    except RecursionError:
+        raise InputError(
+            subject, "lists or mappings nested too deep", "plain YAML, each key once", "correct the file"
+        ) from None
     if not isinstance(raw, dict):
         raise InputError(
             subject, "no mapping at the top", "a study file", "start from `vestige study show demo`"

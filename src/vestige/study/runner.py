@@ -31,6 +31,7 @@ from vestige.study.deletions import (
     development_table,
     expected_rows,
     gate_of,
+    refuse_impossible,
     refuse_reserved,
     settle,
     view_table,
@@ -90,6 +91,7 @@ def run_study(
     if execution.jobs == 1 and execution.threads is not None:
         backend.set_threads(execution.threads)
     setting = prepare(plan, backend)
+    refuse_impossible(setting)
     with Store.writing(out) as store:
         open_folder(store, setting, text, "run")
         frozen = _frozen(store, plan)
@@ -293,6 +295,7 @@ class Outline:
 def outline(plan: Plan, out: str | Path, *, execution: Execution | None = None) -> list[Outline]:
     """What a run would do in `out`, without doing it. Requests are known only after the gate."""
     setting = prepare(plan, load_backend((execution or Execution()).backend))
+    refuse_impossible(setting)
     store = Store(Path(out))
     labels = _labels(setting)
     found = []

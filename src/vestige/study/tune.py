@@ -22,7 +22,14 @@ from vestige.study.cells import (
     table_hash,
     unlearning_cost,
 )
-from vestige.study.deletions import development_table, expected_rows, settle, tuning_bundle, view_table
+from vestige.study.deletions import (
+    development_table,
+    expected_rows,
+    refuse_impossible,
+    settle,
+    tuning_bundle,
+    view_table,
+)
 from vestige.study.plan import checked
 from vestige.study.pool import Reporter, Silent, Team
 from vestige.study.protocol import load_backend
@@ -121,6 +128,7 @@ def tune_study(
     if execution.jobs == 1 and execution.threads is not None:
         backend.set_threads(execution.threads)
     setting = prepare(plan, backend)
+    refuse_impossible(setting)
     searches = _searches(setting)
     with Store.writing(out) as store:
         if store.has("frozen.json"):

@@ -147,3 +147,8 @@ def test_unknown_study_gets_a_suggestion(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
     with pytest.raises(InputError, match="not UTF-8"):
         load_plan(tmp_path / "latin.yaml")
+
+
+def test_yaml_nested_too_deep_is_one_line() -> None:
+    with pytest.raises(InputError, match=r"s\.yaml: found lists or mappings nested too deep"):
+        parse_plan("[" * 5000, "s.yaml")

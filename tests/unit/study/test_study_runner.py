@@ -20,6 +20,7 @@ from vestige.study.pool import Silent
 from vestige.study.runner import Execution, StudyResult, outline, run_study
 from vestige.study.status import study_status
 from vestige.study.store import read_manifest
+from vestige.study.tune import tune_study
 
 Make = Callable[..., Any]
 DEFAULT_METHODS = [
@@ -247,7 +248,7 @@ def test_one_configuration_under_two_names_is_refused(
         ({"family": ["Uniformization"]}, "the control 'Uniformization'"),
         ({"family": ["SimNPOO"]}, "did you mean 'SimNPO'"),
         ({"methods": [{"method": "simnpo", "frozen": True}]}, "no frozen settings"),
-        ({"deletion": {"units_per_bundle": 4, "bundles": ["05"]}}, "eligible units"),
+        ({"deletion": {"units_per_bundle": 4, "bundles": ["05"]}}, "found 10 classes in data set"),
         ({"training": {"epochs": 1}}, "eligible units"),
         ({"deletion": {"granularity": "custom", "where": "customer=1"}}, "did you mean 'customer_id'"),
     ],
@@ -258,6 +259,24 @@ def test_plans_that_cannot_run(
     with pytest.raises(InputError, match=message) as error:
         run_study(make_plan(**changes), tmp_path / "run", execution=execution)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "deletion",
+    [
+        {"granularity": "custom", "where": "customer=1"},
+        {"granularity": "custom", "where": "customer_id=none"},
+        {"units_per_bundle": 4, "bundles": ["05"]},
+    ],
+)
+def test_a_deletion_that_cannot_be_is_refused_before_any_training(
+    make_plan: Make, tmp_path: Path, execution: Execution, deletion: dict[str, Any]
+) -> None:
+    plan = make_plan(deletion=deletion)
+    for verb in (run_study, tune_study, outline):
+        with pytest.raises(InputError):
+            verb(plan, tmp_path / "run", execution=execution)
+    assert not list(tmp_path.glob("run/nodes/*"))
 
 
 def test_failures_of_later_seeds_are_exceptions_not_reselections(
