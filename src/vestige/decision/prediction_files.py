@@ -294,7 +294,7 @@ def _read_parquet(path: Path, data: bytes) -> RawTable:
         file = pq.ParquetFile(pa.BufferReader(data))
         options = _checked_columns(path, file.schema_arrow.names)
         table = file.read(columns=None)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(
             str(path),
             f"a broken or truncated Parquet file ({shown(str(error), 100)})",
@@ -319,7 +319,15 @@ def _from_arrow(path: Path, table: Any, options: list[str]) -> RawTable:
                 "numbers",
                 "export numbers",
             ) from None
-    fixed = {name: table.column(name).to_pylist() for name in FIXED}
+    try:
+        fixed = {name: table.column(name).to_pylist() for name in FIXED}
+    except UnicodeDecodeError as error:
+        raise InputError(
+            str(path),
+            f"text that is not UTF-8 ({shown(str(error), 100)})",
+            "text in UTF-8 in row_id, view, unit and gold",
+            "write the file again from decoded text",
+        ) from None
     return RawTable(
         row_ids=fixed["row_id"],
         view=fixed["view"],

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -477,3 +479,14 @@ def test_a_frame_with_a_column_twice_is_refused() -> None:
     frame = tables.table("full").to_frame()
     with pytest.raises(InputError, match="column 'row_id' twice"):
         predictions_from(pd.concat([frame, frame[["row_id"]]], axis=1), label="model")
+
+
+def test_parquet_text_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "model.parquet"
+    names = pa.array([b"caf\xe9"]).cast(pa.binary()).view(pa.string())
+    pq.write_table(
+        pa.table({"row_id": names, "view": ["R"], "unit": [""], "gold": ["a"], "p:a": [0.5], "p:b": [0.5]}),
+        path,
+    )
+    with pytest.raises(InputError, match="text that is not UTF-8"):
+        read_predictions(path)
