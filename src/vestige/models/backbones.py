@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -153,7 +154,7 @@ def load_backbone(
 
 @contextmanager
 def quiet_loading() -> Iterator[None]:
-    """No progress bars or load reports from transformers while a model loads; settings restored after."""
+    """No progress bars, load reports or notices about its own future from transformers; restored after."""
     from transformers.utils import logging
 
     level = logging.get_verbosity()
@@ -161,7 +162,9 @@ def quiet_loading() -> Iterator[None]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
+            yield
     finally:
         logging.set_verbosity(level)
         if bars:
