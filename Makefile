@@ -49,7 +49,7 @@ $(VENV)/.train: $(BIN)/python constraints.txt pyproject.toml
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.train
-	$(PIP) install -q -c constraints.txt -e '.[train,offline,test,lint]'
+	$(PIP) install -q -c constraints.txt -e '.[train,offline,test,browser,lint]'
 	touch $@
 
 $(VENV)-light/.done: constraints.txt pyproject.toml

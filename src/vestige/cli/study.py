@@ -234,9 +234,9 @@ def _print_result(result: StudyResult) -> None:
     for name, assessment in result.assessments.items():
         console.print(f"\n{assessment.name}")
         print_assessment(assessment)
-        console.print(f"Record: {result.root / name}")
+        console.print(f"Record: {result.root / name}", soft_wrap=True)
     if result.assessments:
-        console.print(f"Report: {result.root / 'report.html'}")
+        console.print(f"Report: {result.root / 'report.html'}", soft_wrap=True)
 
 
 def _print_tuning(tuning: Tuning) -> None:
