@@ -1,4 +1,4 @@
-# make demo   train, unlearn, compare with retraining, and write a report (about 4 minutes)
+# make demo   train, unlearn, compare with retraining, and write a report (4 to 5 minutes, after the install)
 # make test   install what the tests need and run them all
 # make lint   style, types, layers
 PYTHON ?= python3
@@ -35,7 +35,7 @@ format: $(VENV)/.dev
 
 # Rewrites the tables of docs/results.md from the stored records.
 docs: $(VENV)/.dev
-	$(BIN)/python docs/make_results.py
+	$(BIN)/python docs/build.py
 
 clean:
 	rm -rf $(VENV) $(VENV)-light build src/*.egg-info
