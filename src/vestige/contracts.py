@@ -290,7 +290,8 @@ class Objective:
     """A registered unlearning method: composed terms, no inheritance.
 
     The loss is `forget(D_F batch) + w * retain(D_R batch)`, w = settings.retain_weight where the method has
-    a retain term. role: "candidate" or "control" (controls stay outside Holm's family). grid: default tuning
+    a retain term. reference_terms(settings): the terms that read `ref_log_probs`; the reference scores only
+    their rows. role: "candidate" or "control" (controls stay outside Holm's family). grid: default tuning
     values of settings fields.
     """
 
@@ -304,7 +305,7 @@ class Objective:
     settings: type[UnlearnSettings]
     forget: Callable[[LossBatch, Any], Tensor]
     retain: Callable[[LossBatch, Any], Tensor] | None
-    needs_reference: Callable[[Any], bool]
+    reference_terms: Callable[[Any], frozenset[Literal["forget", "retain"]]]
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 

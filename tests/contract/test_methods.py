@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -110,6 +111,19 @@ def test_a_term_is_the_mean_of_its_rows(name: str) -> None:
             for i in range(7)
         ]
         torch.testing.assert_close(term(batch, method.settings()), torch.stack(parts).mean())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_the_stated_terms_read_the_reference(name: str) -> None:
+    method = METHODS.get(name)
+    batch = dataclasses.replace(batch_of(), ref_log_probs=None)
+    reads = method.reference_terms(method.settings())
+    for term, loss in (("forget", method.forget), ("retain", method.retain)):
+        if loss is not None and term in reads:
+            with pytest.raises((ValueError, AssertionError)):
+                loss(batch, method.settings())
+        elif loss is not None:
+            assert torch.isfinite(loss(batch, method.settings()))
 
 
 @pytest.mark.parametrize("name", NAMES)

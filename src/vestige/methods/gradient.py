@@ -58,7 +58,7 @@ GRAD_ASCENT = METHODS.register(
         settings=UnlearnSettings,
         forget=ascent,
         retain=None,
-        needs_reference=lambda settings: False,
+        reference_terms=lambda settings: frozenset(),
         grid={"learning_rate": LEARNING_RATES},
     )
 )
@@ -75,7 +75,7 @@ GRAD_DIFF = METHODS.register(
         settings=RetainWeighted,
         forget=ascent,
         retain=retain_nll,
-        needs_reference=lambda settings: False,
+        reference_terms=lambda settings: frozenset(),
         grid={"learning_rate": LEARNING_RATES, "retain_weight": RETAIN_WEIGHTS},
     )
 )
@@ -92,7 +92,7 @@ GRAD_DIFF_KL = METHODS.register(
         settings=RetainWeighted,
         forget=ascent,
         retain=retain_kl,
-        needs_reference=lambda settings: True,
+        reference_terms=lambda settings: frozenset({"retain"}),
         grid={"learning_rate": LEARNING_RATES, "retain_weight": RETAIN_WEIGHTS},
     )
 )

@@ -33,7 +33,7 @@ UNIFORMIZATION = METHODS.register(
         settings=RetainWeighted,
         forget=to_uniform,
         retain=retain_nll,
-        needs_reference=lambda settings: False,
+        reference_terms=lambda settings: frozenset(),
         grid={"learning_rate": LEARNING_RATES, "retain_weight": RETAIN_WEIGHTS},
     )
 )

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NPO", "SIMNPO", "NPOSettings", "SimNPOSettings"]
 
+Term = Literal["forget", "retain"]
+FORGET: frozenset[Term] = frozenset({"forget"})
 BETAS = (2.5, 4.5, 10.0)
 
 
@@ -52,6 +54,16 @@ def chosen_retain(batch: LossBatch, settings: NPOSettings | SimNPOSettings) -> T
     return retain_kl(batch, settings) if settings.retain == "kl" else retain_nll(batch, settings)
 
 
+def kl_terms(settings: NPOSettings | SimNPOSettings) -> frozenset[Term]:
+    """The retain term reads the reference when it is a divergence from it."""
+    return frozenset({"retain"}) if settings.retain == "kl" else frozenset()
+
+
+def npo_terms(settings: NPOSettings) -> frozenset[Term]:
+    """NPO's forget term is a ratio to the reference."""
+    return kl_terms(settings).union(FORGET)
+
+
 GRID = {"learning_rate": LEARNING_RATES, "beta": BETAS, "retain_weight": RETAIN_WEIGHTS}
 
 NPO = METHODS.register(
@@ -66,7 +78,7 @@ NPO = METHODS.register(
         settings=NPOSettings,
         forget=npo_forget,
         retain=chosen_retain,
-        needs_reference=lambda settings: True,
+        reference_terms=npo_terms,
         grid=GRID,
     )
 )
@@ -83,7 +95,7 @@ SIMNPO = METHODS.register(
         settings=SimNPOSettings,
         forget=simnpo_forget,
         retain=chosen_retain,
-        needs_reference=lambda settings: settings.retain == "kl",
+        reference_terms=kl_terms,
         grid=GRID,
     )
 )

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-__all__ = ["Checkpoint", "clear_checkpoints", "load_checkpoint", "save_checkpoint"]
+__all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint"]
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,3 @@ def load_checkpoint(folder: Path, identity: str) -> Checkpoint | None:
         if state.get("identity") == identity:
             return Checkpoint(state["step"], identity, weights, moments, state["log"])
     return None
-
-
-def clear_checkpoints(folder: Path) -> None:
-    """Remove checkpoints and unfinished writes."""
-    for pattern in ("checkpoint-*", "partial-*"):
-        for path in folder.glob(pattern):
-            shutil.rmtree(path, ignore_errors=True)

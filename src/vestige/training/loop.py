@@ -22,7 +22,6 @@ from vestige.seeds import digest, stable_seed
 from vestige.training.batches import StepPlan, plan_steps
 from vestige.training.checkpoint import (
     Checkpoint,
-    clear_checkpoints,
     load_checkpoint,
     moments_of,
     restore_moments,
@@ -40,7 +39,6 @@ __all__ = [
     "TrainRows",
     "Trainable",
     "TrainingRecord",
-    "finish",
     "train_task",
     "unlearn",
 ]
@@ -80,6 +78,9 @@ class TrainRows:
 
     def __len__(self) -> int:
         return len(self.row_ids)
+
+
+NO_ROWS = TrainRows((), (), ())
 
 
 class TrainingRecord(Record):
@@ -167,10 +168,9 @@ class _Job:
     kind: Literal["task", "unlearning"]
     plan: list[StepPlan]
     epochs: int
-    forget: TrainRows
-    retain: TrainRows
+    forget: _Prepared
+    retain: _Prepared
     loss: Callable[[LossBatch | None, LossBatch | None], tuple[Tensor | None, Tensor | None, float]]
-    reference: bool
     learning_rate: float
     rate: Callable[[int], float]
     weight_decay: float
@@ -193,9 +193,12 @@ def train_task(
     folder: where checkpoints live while training runs; a run interrupted there resumes and ends in the same
     bytes. Raises Diverged, Interrupted, InputError.
     """
-    lengths = [len(ids) for ids in model.tokenise(rows.texts)] if len(rows) else []
+    prepared = _prepared(model, rows, schema, reference=False)
     plan = plan_steps(
-        epochs=settings.epochs, seed=seed, retain_lengths=lengths, retain_batch=settings.batch_size
+        epochs=settings.epochs,
+        seed=seed,
+        retain_lengths=prepared.lengths,
+        retain_batch=settings.batch_size,
     )
     warmup = round(settings.warmup_share * len(plan))
     start = weights_sha256(model.trainable_state())
@@ -209,10 +212,9 @@ def train_task(
         kind="task",
         plan=plan,
         epochs=settings.epochs,
-        forget=TrainRows((), (), ()),
-        retain=rows,
+        forget=_prepared(model, NO_ROWS, schema, reference=False),
+        retain=prepared,
         loss=loss,
-        reference=False,
         learning_rate=settings.learning_rate,
         rate=lambda step: _linear_decay(step, len(plan), warmup),
         weight_decay=settings.weight_decay,
@@ -255,12 +257,15 @@ def unlearn(
         kept = method.retain(of_retain, settings) if method.retain and of_retain is not None else None
         return method.forget(of_forget, settings), kept, weight
 
+    reads = method.reference_terms(settings)
+    forget_rows = _prepared(model, forget, schema, reference="forget" in reads)
+    retain_rows = _prepared(model, retain if keeps else NO_ROWS, schema, reference="retain" in reads)
     plan = plan_steps(
         epochs=settings.epochs,
         seed=seed,
-        forget_lengths=[len(ids) for ids in model.tokenise(forget.texts)],
+        forget_lengths=forget_rows.lengths,
         forget_batch=settings.forget_batch,
-        retain_lengths=[len(ids) for ids in model.tokenise(retain.texts)] if keeps else (),
+        retain_lengths=retain_rows.lengths,
         retain_batch=settings.retain_batch,
     )
     start = weights_sha256(model.trainable_state())
@@ -270,10 +275,9 @@ def unlearn(
         kind="unlearning",
         plan=plan,
         epochs=settings.epochs,
-        forget=forget,
-        retain=retain if keeps else TrainRows((), (), ()),
+        forget=forget_rows,
+        retain=retain_rows,
         loss=loss,
-        reference=method.needs_reference(settings),
         learning_rate=settings.learning_rate,
         rate=lambda step: _constant(step, len(plan), settings.warmup_steps),
         weight_decay=settings.weight_decay,
@@ -283,7 +287,7 @@ def unlearn(
     return _run(model, schema, job, seed=seed, folder=folder, hooks=hooks or Hooks())
 
 
-def _prepared(model: Trainable, rows: TrainRows, schema: Schema, reference: bool) -> _Prepared:
+def _prepared(model: Trainable, rows: TrainRows, schema: Schema, *, reference: bool) -> _Prepared:
     columns = {option: i for i, option in enumerate(schema.ids)}
     missing = sorted({gold for gold in rows.gold if gold not in columns})
     if missing:
@@ -294,22 +298,27 @@ def _prepared(model: Trainable, rows: TrainRows, schema: Schema, reference: bool
             "add the option to the schema or drop its rows",
         )
     if not len(rows):
-        return _Prepared([], torch.zeros(0, dtype=torch.long), None)
+        return _Prepared(rows, [], torch.zeros(0, dtype=torch.long), None)
     ids = model.tokenise(rows.texts)
     gold = torch.tensor([columns[option] for option in rows.gold], dtype=torch.long)
     ref = None
     if reference:
         ref = torch.from_numpy(model.predict(rows.texts, schema)).clamp_min(1e-300).log().float()
-    return _Prepared(ids, gold, ref)
+    return _Prepared(rows, ids, gold, ref)
 
 
 @dataclass(frozen=True)
 class _Prepared:
     """Rows as tensors: token ids, gold columns (n,), reference log-probabilities (n, C) or None."""
 
+    rows: TrainRows
     ids: list[list[int]]
     gold: Tensor
     ref: Tensor | None
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(ids) for ids in self.ids]
 
     def loss_batch(self, log_probs: Tensor, rows: Sequence[int]) -> LossBatch:
         index = torch.tensor(rows, dtype=torch.long)
@@ -326,8 +335,6 @@ def _run(
             "training rows", "no rows", "at least one row", "check the split and the deletion request"
         )
     assert isinstance(model, nn.Module)
-    forget = _prepared(model, job.forget, schema, job.reference)
-    retain = _prepared(model, job.retain, schema, job.reference)
     state = model.trainable_state()
     names = {id(value): name for name, value in state.items()}
     optimizer = torch.optim.AdamW(state.values(), lr=job.learning_rate, weight_decay=job.weight_decay)
@@ -354,7 +361,7 @@ def _run(
             for position in range(first, 0 if ended else len(job.plan)):
                 step = job.plan[position]
                 began = time.monotonic()
-                entry = _step(model, schema, job, position, (forget, retain), optimizer, state, keep, seed)
+                entry = _step(model, schema, job, position, optimizer, state, keep, seed)
                 entry["seconds"] = time.monotonic() - began
                 entry["resumed"] = position == first and first > 0
                 run.log.append(entry)
@@ -382,7 +389,6 @@ def _step(
     schema: Schema,
     job: _Job,
     position: int,
-    rows: tuple[_Prepared, _Prepared],
     optimizer: torch.optim.Optimizer,
     state: dict[str, Tensor],
     keep: Callable[[int], str],
@@ -390,7 +396,7 @@ def _step(
 ) -> dict[str, Any]:
     """One forward, backward and update; returns the log entry. A bad update is never kept: Diverged."""
     step = job.plan[position]
-    forget, retain = rows
+    forget, retain = job.forget, job.retain
     rate = job.learning_rate * job.rate(position)
     for group in optimizer.param_groups:
         group["lr"] = rate
@@ -408,8 +414,8 @@ def _step(
     loss = torch.stack(terms).sum()
 
     def stop(what: str) -> Diverged:
-        row_ids = [job.forget.row_ids[i] for i in step.forget]
-        row_ids += [job.retain.row_ids[i] for i in step.retain]
+        row_ids = [forget.rows.row_ids[i] for i in step.forget]
+        row_ids += [retain.rows.row_ids[i] for i in step.retain]
         return Diverged(what, position + 1, row_ids, rate, keep(position))
 
     if not finite(loss):
@@ -443,8 +449,8 @@ def _record(job: _Job, run: _Run, state: dict[str, Tensor], seed: int) -> Traini
         kind=job.kind,
         steps=len(run.log),
         epochs=run.log[-1]["epoch"],
-        forget_rows=len(job.forget),
-        retain_rows=len(job.retain),
+        forget_rows=len(job.forget.rows),
+        retain_rows=len(job.retain.rows),
         rows_seen=sum(entry["rows"] for entry in run.log),
         tokens_seen=sum(entry["tokens"] for entry in run.log),
         seconds=sum(entry["seconds"] for entry in run.log),
@@ -455,8 +461,3 @@ def _record(job: _Job, run: _Run, state: dict[str, Tensor], seed: int) -> Traini
         weights_sha256=weights_sha256(state),
         final_loss=run.log[-1]["loss"],
     )
-
-
-def finish(folder: Path) -> None:
-    """Drop the checkpoints of a run whose result has been saved elsewhere."""
-    clear_checkpoints(folder)
