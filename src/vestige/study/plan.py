@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError
 
 from vestige.contracts import Record
 from vestige.data.intents import DatasetSpec
-from vestige.errors import InputError, did_you_mean, first_five, shown
+from vestige.errors import InputError, did_you_mean, shown
 from vestige.files import reading
+from vestige.study.deletion_plan import (
+    CUSTOM_BUNDLE,
+    DEVELOPMENT_BUNDLE,
+    DeletionPlan,
+    check_deletion,
+    each_once,
+)
 
 __all__ = [
+    "CUSTOM_BUNDLE",
     "DEVELOPMENT_BUNDLE",
     "STAGES",
     "DeletionPlan",
@@ -29,9 +37,6 @@ __all__ = [
     "parse_plan",
     "shipped_studies",
 ]
-
-DEVELOPMENT_BUNDLE = "00"
-CUSTOM_BUNDLE = "custom"
 
 Stage = Literal[
     "pilot",
@@ -51,34 +56,6 @@ STAGES: tuple[str, ...] = get_args(Stage)
 
 R = TypeVar("R", bound=BaseModel)
 _LABEL = re.compile(r"[^\s/\\\x00-\x1f][^/\\\x00-\x1f]{0,79}")
-
-
-class DeletionPlan(Record):
-    """What is deleted. class: bundles of `units_per_bundle` eligible options in hash order of `salt`.
-
-    custom: one request, called `custom`, from `where` (`column=value`) or `row_ids`; g_rows: its unseen
-    evaluation rows, where they are known (default: those whose nearest training row is deleted). reserved:
-    bundles whose hash alone is stored; nothing is ever trained or evaluated for them.
-    """
-
-    granularity: Literal["class", "custom"] = "class"
-    salt: str = "vestige"
-    units_per_bundle: int = Field(4, ge=1)
-    bundles: tuple[str, ...] = ("01",)
-    reserved: tuple[str, ...] = ()
-    where: str | tuple[str, ...] | None = None
-    row_ids: tuple[str, ...] | None = None
-    g_rows: tuple[str, ...] | None = None
-
-    @field_validator("bundles", "reserved", mode="before")
-    @classmethod
-    def _two_digits(cls, value: object) -> object:
-        if isinstance(value, list | tuple):
-            return tuple(
-                f"{item:02d}" if isinstance(item, int) and not isinstance(item, bool) else item
-                for item in value
-            )
-        return value
 
 
 class MethodEntry(Record):
@@ -270,7 +247,7 @@ def _check(plan: Plan, subject: str) -> None:
             f"{subject}: seeds", "an empty list", "at least one seed", "add one, for example [17]"
         )
     for key in ("seeds", "noise_seeds", "oracle_seeds"):
-        _unique(getattr(plan, key), f"{subject}: {key}")
+        each_once(getattr(plan, key), f"{subject}: {key}")
         if any(seed < 0 for seed in getattr(plan, key)):
             raise InputError(f"{subject}: {key}", "a negative seed", "seeds of 0 or more", "correct it")
     if plan.primary not in plan.seeds:
@@ -283,52 +260,8 @@ def _check(plan: Plan, subject: str) -> None:
         raise InputError(
             f"{subject}: map_seed", str(plan.map_seed), "none under the semantic rendering", "remove it"
         )
-    _check_deletion(plan.deletion, f"{subject}: deletion")
+    check_deletion(plan.deletion, f"{subject}: deletion")
     _check_methods(plan, subject)
-
-
-def _check_deletion(deletion: DeletionPlan, subject: str) -> None:
-    given = [key for key in ("where", "row_ids") if getattr(deletion, key) is not None]
-    if deletion.granularity == "class" and deletion.g_rows is not None:
-        raise InputError(f"{subject}: g_rows", "rows", "none in a class deletion", "remove the key")
-    if deletion.granularity == "custom":
-        if len(given) != 1:
-            raise InputError(
-                subject,
-                " and ".join(given) or "neither where nor row_ids",
-                "exactly one of them",
-                "name the rows once",
-            )
-        if deletion.row_ids is not None:
-            if not deletion.row_ids:
-                raise InputError(f"{subject}: row_ids", "an empty list", "at least one row id", "add row ids")
-            _unique(deletion.row_ids, f"{subject}: row_ids")
-        return
-    if given:
-        raise InputError(
-            f"{subject}: {given[0]}", "a value", "granularity: custom", "set it, or remove the key"
-        )
-    if not deletion.bundles:
-        raise InputError(
-            f"{subject}: bundles", "an empty list", "at least one bundle", "add, for example, '01'"
-        )
-    for key in ("bundles", "reserved"):
-        _unique(getattr(deletion, key), f"{subject}: {key}")
-        for label in getattr(deletion, key):
-            if not re.fullmatch(r"[0-9]{2,3}", label):
-                raise InputError(f"{subject}: {key}", shown(label), "labels such as '01'", "correct it")
-            if label == DEVELOPMENT_BUNDLE:
-                raise InputError(
-                    f"{subject}: {key}",
-                    "bundle 00",
-                    "bundles from 01 on",
-                    "00 is the development bundle: `vestige study tune` uses it",
-                )
-    both = sorted(set(deletion.bundles) & set(deletion.reserved))
-    if both:
-        raise InputError(
-            subject, f"bundle {both[0]} in bundles and in reserved", "one of them", "remove it from one"
-        )
 
 
 def _check_methods(plan: Plan, subject: str) -> None:
@@ -348,13 +281,7 @@ def _check_methods(plan: Plan, subject: str) -> None:
                 "run `vestige study tune` and `vestige study freeze` first, or set stage: pilot",
             )
     labels = [entry.label for entry in plan.methods if entry.label is not None]
-    _unique(labels, f"{subject}: methods, labels")
-
-
-def _unique(items: Sequence[object], subject: str) -> None:
-    repeated = [item for index, item in enumerate(items) if item in items[:index]]
-    if repeated:
-        raise InputError(subject, f"{first_five(repeated)} twice", "each once", "remove the repetition")
+    each_once(labels, f"{subject}: methods, labels")
 
 
 def shipped_studies() -> dict[str, str]:
