@@ -16,6 +16,7 @@ from vestige.deletion.requests import DeletionRequest
 from vestige.errors import InputError, did_you_mean
 from vestige.seeds import digest
 from vestige.study.frozen import Frozen, check_frozen
+from vestige.study.jobs import PredictWork, TrainWork, UnlearnWork, Work
 from vestige.study.plan import Plan, checked
 from vestige.study.protocol import Backend, Rows
 from vestige.study.store import Identity, canonical, node_key
@@ -25,15 +26,12 @@ __all__ = [
     "Configuration",
     "Node",
     "Setting",
-    "TuneWork",
     "configurations",
     "full_node",
     "oracle_node",
     "predictions_node",
     "prepare",
     "registry_entry",
-    "retained",
-    "rows_of",
     "table_hash",
     "unlearned_node",
 ]
@@ -87,6 +85,19 @@ class Setting:
         """Ids of the training rows, sorted."""
         return tuple(sorted(self.data.rows("train")["row_id"]))
 
+    def rows(self, row_ids: Sequence[str]) -> Rows:
+        """Texts and gold of row ids, order kept."""
+        return Rows(
+            tuple(row_ids),
+            tuple(self.texts[row] for row in row_ids),
+            tuple(self.gold[row] for row in row_ids),
+        )
+
+    def retained(self, deleted: Sequence[str]) -> tuple[str, ...]:
+        """Training row ids that stay, sorted."""
+        gone = set(deleted)
+        return tuple(row for row in self.train_ids if row not in gone)
+
 
 @dataclass(frozen=True)
 class Configuration:
@@ -101,50 +112,6 @@ class Configuration:
     def control(self) -> bool:
         """Controls stay outside Holm's family."""
         return self.objective.role == "control"
-
-
-@dataclass(frozen=True)
-class TrainWork:
-    """Train a fresh model on every training row but the deleted ones."""
-
-    seed: int
-    deleted: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class UnlearnWork:
-    """Unlearn `deleted` from the full model in node `start`."""
-
-    seed: int
-    start: str
-    method: str
-    settings: dict[str, Any]
-    deleted: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PredictWork:
-    """Score the rows of a table with the model of a node. model: (kind, key)."""
-
-    model: tuple[str, str]
-    table: pd.DataFrame = field(repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class TuneWork:
-    """Unlearn and score after every epoch. full, oracle: keys of their prediction tables on the same rows."""
-
-    seed: int
-    start: str
-    method: str
-    settings: dict[str, Any]
-    deleted: tuple[str, ...]
-    full: str
-    oracle: str
-    prune: bool
-
-
-Work = TrainWork | UnlearnWork | PredictWork | TuneWork
 
 
 @dataclass(frozen=True)
@@ -272,21 +239,6 @@ def family(plan: Plan, found: Sequence[Configuration]) -> tuple[str, ...]:
     return ()
 
 
-def rows_of(setting: Setting, row_ids: Sequence[str]) -> Rows:
-    """Texts and gold of row ids, order kept."""
-    return Rows(
-        tuple(row_ids),
-        tuple(setting.texts[row] for row in row_ids),
-        tuple(setting.gold[row] for row in row_ids),
-    )
-
-
-def retained(setting: Setting, deleted: Sequence[str]) -> tuple[str, ...]:
-    """Training row ids that stay, sorted."""
-    gone = set(deleted)
-    return tuple(row for row in setting.train_ids if row not in gone)
-
-
 def table_hash(table: pd.DataFrame) -> str:
     """Hash of a view table: row_id, view, unit of each row, in order of row_id."""
     rows = table.sort_values("row_id", kind="stable")
@@ -307,7 +259,7 @@ def full_node(setting: Setting, seed: int) -> Node:
 
 def oracle_node(setting: Setting, request: DeletionRequest, seed: int) -> Node:
     """The model retrained without a request's rows."""
-    stay = retained(setting, request.row_ids)
+    stay = setting.retained(request.row_ids)
     return Node(
         kind="oracle",
         label=f"oracle of bundle {request.bundle}, seed {seed}",

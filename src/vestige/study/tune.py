@@ -13,7 +13,6 @@ from vestige.errors import CheckFailed, InputError, Interrupted, did_you_mean
 from vestige.study.cells import (
     Node,
     Setting,
-    TuneWork,
     full_node,
     oracle_node,
     predictions_node,
@@ -30,6 +29,7 @@ from vestige.study.deletions import (
     tuning_bundle,
     view_table,
 )
+from vestige.study.jobs import TuneWork
 from vestige.study.plan import checked
 from vestige.study.pool import Reporter, Silent, Team
 from vestige.study.protocol import load_backend
