@@ -86,7 +86,7 @@ NO_ROWS = TrainRows((), (), ())
 class TrainingRecord(Record):
     """What a training run did. seconds: wall clock of all its parts, resumed ones included."""
 
-    kind: Literal["task", "unlearning"]
+    kind: Literal["task", "unlearning", "adaptation"]
     steps: int
     epochs: int
     forget_rows: int
@@ -163,9 +163,9 @@ def _constant(step: int, steps: int, warmup: int) -> float:
 
 @dataclass(frozen=True)
 class _Job:
-    """Everything the loop needs, made by `train_task` or `unlearn`."""
+    """Everything the loop needs, made by `train_task`, `unlearn` or `adapt`."""
 
-    kind: Literal["task", "unlearning"]
+    kind: Literal["task", "unlearning", "adaptation"]
     plan: list[StepPlan]
     epochs: int
     forget: _Prepared
