@@ -31,6 +31,9 @@ __all__ = [
     "Record",
     "ReliabilityBin",
     "RowTerms",
+    "SeedEstimate",
+    "SeedMetric",
+    "SeedModels",
     "Source",
     "Undefined",
     "UnlearnSettings",
@@ -153,6 +156,9 @@ class ModelAssessment(Record):
     equivalent: bool | Undefined | None = None
     destinations: tuple[Destination, ...] = ()
     reliability: tuple[ReliabilityBin, ...] = ()
+    utility: Annotated[dict[str, float | Undefined], Field(default_factory=dict)]
+    """`delta_accuracy` and `delta_ece` under S0, where the metrics are of another candidate set: feasibility
+    is always judged on S0. Empty: the metrics themselves are of S0."""
 
 
 class MethodComparison(Record):
@@ -173,6 +179,8 @@ class Assessment(Record):
     condition: str
     """What every interval is conditional on, for example `training seed 17`."""
     options: int
+    candidates: str = "S0"
+    """The candidate set: S0 all options, S1 and S2 forgotten ones among neighbours or distractors."""
     forgotten: tuple[str, ...]
     unit_kind: str = "class"
     views: tuple[ViewCount, ...]
@@ -240,6 +248,60 @@ class Metric:
     views: tuple[str, ...]
     needs: tuple[str, ...]
     compute: Callable[..., RowTerms]
+
+
+class SeedEstimate(Record):
+    """A number about a method over several training seeds of one request.
+
+    value: over all seeds, or Undefined. by_seed: training seed -> value, where single seeds have one. chance:
+    where the value would lie if there were nothing to find; says how it was made. beside: other models' values
+    or parts, by name. seeds: role -> models used; rows: view -> rows used.
+    """
+
+    value: float | Undefined
+    by_seed: Annotated[dict[str, float], Field(default_factory=dict)]
+    chance: Interval | Undefined | None = None
+    beside: Annotated[dict[str, float], Field(default_factory=dict)]
+    seeds: Annotated[dict[str, int], Field(default_factory=dict)]
+    rows: Annotated[dict[str, int], Field(default_factory=dict)]
+    note: str = ""
+
+
+ViewTables = Mapping[View, Floats]
+"""View -> (N, C) probabilities of one model, the same rows and options in every model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedModels:
+    """Models of one request and one method by training seed, aligned by row and option.
+
+    gold: view -> (N,) integer columns. random: models built for a seed and not trained, where there are any.
+    """
+
+    gold: Mapping[View, NDArray[np.intp]]
+    unlearned: Mapping[int, ViewTables]
+    oracle: Mapping[int, ViewTables]
+    full: Mapping[int, ViewTables] = field(default_factory=dict)
+    random: Mapping[int, ViewTables] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedMetric:
+    """A registered metric that needs models of several training seeds, or several views at once.
+
+    views: those that it reads together. needs: roles that it reads. least_seeds: fewest models of each role;
+    below them the value is Undefined. compute never raises for too few of them.
+    """
+
+    name: str
+    title: str
+    definition: str
+    source: str
+    direction: Literal["higher", "lower", ""]
+    views: tuple[View, ...]
+    needs: tuple[Literal["unlearned", "oracle", "full", "random"], ...]
+    least_seeds: int
+    compute: Callable[[SeedModels], SeedEstimate]
 
 
 class UnlearnSettings(Record):

@@ -10,9 +10,7 @@ from pydantic import Field
 
 from vestige.contracts import (
     Assessment,
-    Decision,
     Estimate,
-    Interval,
     MethodComparison,
     ModelAssessment,
     Record,
@@ -23,42 +21,34 @@ from vestige.contracts import (
 from vestige.decision.predictions import Predictions, align
 from vestige.deletion.gates import intervention_gate
 from vestige.errors import InputError, first_five, shown
-from vestige.metrics.calibration import reliability_bins
-from vestige.metrics.destination import destinations
-from vestige.metrics.geometry import decompose
 from vestige.metrics.noise import NoiseFloor
-from vestige.metrics.oracle import progress_unstable
 from vestige.statistics.bootstrap import (
     DRAWS,
-    LEVEL,
     ROW_SEEDS,
     UNIT_SEED_OFFSET,
     BootstrapResult,
     estimate,
     minimum_detectable,
 )
-from vestige.statistics.decision_rules import decide, feasible
-from vestige.statistics.equivalence import equivalent, upper_bound
-from vestige.statistics.multiplicity import holm, intersection_union, one_sided_p
+from vestige.statistics.multiplicity import holm
 from vestige.study.caveats import caveats
+from vestige.study.judge import DELETED_VIEWS, NO_ORACLE, VIEWS, WITHIN_NOISE, estimated, is_feasible, judge
 from vestige.study.measure import BOTH_VIEWS, Measured, ModelRows, Role, ViewRows, measure_both, measure_view
 
 __all__ = ["NO_ORACLE", "WITHIN_NOISE", "AssessSettings", "assess", "is_feasible"]
 
-VIEWS: tuple[View, ...] = ("F", "G", "R")
-DELETED_VIEWS: tuple[View, ...] = ("F", "G")
-NO_ORACLE = "no retrained model"
-WITHIN_NOISE = "displacement within noise"
-DESTINATIONS = 5
-
 
 class AssessSettings(Record):
     """How to assess. draws: B of every bootstrap. unit_kind: what a unit is ("class", "association", "row", a
-    column's name). exceptions: gate exceptions to state, one sentence each."""
+    column's name). exceptions: gate exceptions to state, one sentence each. candidates: the candidate set;
+    utility: under another set than S0, by label, `delta_accuracy` and `delta_ece` under S0, which feasibility
+    is always judged on."""
 
     draws: int = Field(DRAWS, ge=1)
     unit_kind: str = "class"
     exceptions: tuple[str, ...] = ()
+    candidates: str = "S0"
+    utility: dict[str, dict[str, float | Undefined]] = Field(default_factory=dict)
 
 
 def assess(
@@ -99,7 +89,7 @@ def assess(
     start = {view: measured[view].row.get((0, "displacement")) for view in DELETED_VIEWS}
     gate = _gate(start, rows)
     judged = [
-        _judge(
+        judge(
             label,
             role,
             place,
@@ -110,6 +100,7 @@ def assess(
             condition=condition,
             gate=gate,
             method=methods.get(label, ("", False)),
+            utility=settings.utility.get(label, {}) if role == "unlearned" else {},
         )
         for place, (label, role, table) in enumerate(models)
     ]
@@ -118,6 +109,7 @@ def assess(
         stage=stage,
         condition=condition,
         options=len(fulls[0].options),
+        candidates=settings.candidates,
         forgotten=forgotten,
         unit_kind=settings.unit_kind,
         views=tuple(_count(fulls[0], view) for view in VIEWS),
@@ -147,15 +139,6 @@ def assess(
     return assessment.model_copy(
         update={"caveats": caveats(assessment, tables, exceptions=settings.exceptions)}
     )
-
-
-def is_feasible(model: ModelAssessment) -> bool | Undefined:
-    """Whether the model's retained rows still work, from its changes of accuracy and ECE."""
-    changes = [model.metrics[key].value for key in ("delta_accuracy.R", "delta_ece.R")]
-    for change in changes:
-        if isinstance(change, Undefined):
-            return change
-    return feasible(*changes)  # type: ignore[arg-type]
 
 
 def _labelled(unlearned: Mapping[str, Predictions]) -> list[Predictions]:
@@ -282,7 +265,7 @@ def _noise(
                     reason = Undefined(undefined=NO_ORACLE)
                 found[f"{name}.{view}"] = Estimate(value=reason)
             else:
-                found[f"{name}.{view}"] = _estimate(measured[view], (-1, name), condition)
+                found[f"{name}.{view}"] = estimated(measured[view], (-1, name), condition)
     return found
 
 
@@ -291,174 +274,6 @@ def _gate(start: Mapping[View, BootstrapResult | None], rows: Mapping[View, View
     if f is None or g is None:
         return "gate not run"
     return intervention_gate(f.estimate, g.estimate, rows["F"].noise_full.value, rows["G"].noise_full.value)
-
-
-def _estimate(
-    measured: Measured, key: tuple[int, str], condition: str, *, unstable: bool = False
-) -> Estimate:
-    return estimate(measured.row[key], measured.unit.get(key), condition=condition, unstable=unstable)
-
-
-def _judge(
-    label: str,
-    role: str,
-    place: int,
-    *,
-    table: Predictions,
-    rows: Mapping[View, ViewRows],
-    measured: Mapping[str, Measured],
-    forgotten: Sequence[str],
-    condition: str,
-    gate: str,
-    method: tuple[str, bool],
-) -> ModelAssessment:
-    """Everything about one model but Holm's correction."""
-    metrics: dict[str, Estimate] = {}
-    for view, results in measured.items():
-        for where, name in results.row:
-            if where == place:
-                unstable = name == "progress" and _unstable(rows, results, view)
-                metrics[f"{name}.{view}"] = _estimate(results, (where, name), condition, unstable=unstable)
-    common = {
-        "label": label,
-        "role": role,
-        "method": method[0],
-        "control": method[1],
-        "reliability": reliability_bins(rows["R"].models[place].p, rows["R"].gold),
-    }
-    if role == "full":
-        reason = "the full model is where unlearning starts"
-        return ModelAssessment(**common, metrics=metrics, decision=Undefined(undefined=reason))
-    lost = _destinations(rows, place, table.options, forgotten)
-    if role == "oracle":
-        reason = "the oracle is what the others are held to"
-        return ModelAssessment(
-            **common, metrics=metrics, decision=Undefined(undefined=reason), destinations=lost
-        )
-    if rows["F"].oracle is None:
-        none = Undefined(undefined=NO_ORACLE)
-        return ModelAssessment(
-            **common, metrics=metrics, decision=none, destinations=lost, equivalence=none, equivalent=none
-        )
-    metrics |= _geometry(rows, place)
-    gains = {view: measured[view].row[place, "gain"] for view in DELETED_VIEWS}
-    for view, gain in gains.items():
-        metrics[f"minimum_detectable_gain.{view}"] = Estimate(value=minimum_detectable(gain), rows=gain.n)
-    p_values = {view: _p_value(gain) for view, gain in gains.items()}
-    bound, shown_equivalent = _equivalence(rows, measured, place, condition)
-    return ModelAssessment(
-        **common,
-        metrics=metrics,
-        decision=_decision(gains, metrics, gate),
-        p_value={**p_values, "both": intersection_union(p_values["F"], p_values["G"])},
-        equivalence=bound,
-        equivalent=shown_equivalent,
-        destinations=lost,
-    )
-
-
-def _p_value(gain: BootstrapResult) -> float | Undefined:
-    """One-sided p of a gain. Every resample of a single row is that row: it says nothing about chance."""
-    if gain.n < 2:
-        return Undefined(undefined="a test needs at least two rows")
-    return one_sided_p(gain.estimate, gain.draws_values)
-
-
-def _unstable(rows: Mapping[View, ViewRows], results: Measured, view: str) -> bool:
-    return progress_unstable(results.row[0, "displacement"].estimate, rows[_view(view)].noise_full.value)
-
-
-def _view(view: str) -> View:
-    return view  # type: ignore[return-value]
-
-
-def _geometry(rows: Mapping[View, ViewRows], place: int) -> dict[str, Estimate]:
-    """Largest identity error and rows that retraining does not move: no means, so no intervals."""
-    found: dict[str, Estimate] = {}
-    for view in DELETED_VIEWS:
-        here = rows[view]
-        assert here.oracle is not None
-        split = decompose(here.models[place].p, here.full, here.oracle)
-        found[f"identity_error.{view}"] = Estimate(value=split.identity_error, rows=len(here.full))
-        found[f"zero_displacement_rows.{view}"] = Estimate(value=float(split.zero_rows), rows=len(here.full))
-    return found
-
-
-def _destinations(
-    rows: Mapping[View, ViewRows], place: int, options: Sequence[str], forgotten: Sequence[str]
-) -> tuple[Any, ...]:
-    if not forgotten:
-        return ()
-
-    def stacked(arrays: Sequence[Any]) -> Any:
-        return np.concatenate(arrays)
-
-    return destinations(
-        stacked([rows[view].models[place].p for view in DELETED_VIEWS]),
-        stacked([rows[view].full for view in DELETED_VIEWS]),
-        stacked([rows[view].gold for view in DELETED_VIEWS]),
-        options,
-        forgotten,
-        top=DESTINATIONS,
-    )
-
-
-def _decision(
-    gains: Mapping[View, BootstrapResult], metrics: Mapping[str, Estimate], gate: str
-) -> Decision | Undefined:
-    if gate == WITHIN_NOISE:
-        return "displacement within noise"
-    change: list[float] = []
-    for key in ("delta_accuracy.R", "delta_ece.R"):
-        value = metrics[key].value
-        if isinstance(value, Undefined):
-            return value
-        change.append(value)
-    f, g = gains["F"], gains["G"]
-    return decide(f.estimate, _low(f), g.estimate, _low(g), *change)
-
-
-def _low(gain: BootstrapResult) -> float:
-    """The lower row bound; one row alone has no interval, so its gain is never confirmed."""
-    return gain.low if gain.n >= 2 else -1.0
-
-
-def _equivalence(
-    rows: Mapping[View, ViewRows], measured: Mapping[str, Measured], place: int, condition: str
-) -> tuple[Estimate | Undefined, bool | Undefined]:
-    """The upper bound on the view where it is larger, and whether both are small enough."""
-    oracles = rows["F"].noise_oracle.models
-    found: list[tuple[float, Estimate]] = []
-    bounds: dict[View, float | Undefined] = {}
-    for view in DELETED_VIEWS:
-        result = measured[view].row.get((place, "excess_distance"))
-        if result is None:
-            bounds[view] = Undefined(undefined="a noise floor needs at least two seeds")
-            continue
-        bound = bounds[view] = upper_bound(result)
-        if not isinstance(bound, Undefined):
-            found.append((bound, _one_sided(result, bound, view, condition)))
-    answer = equivalent(bounds["F"], bounds["G"], oracles=oracles)
-    if isinstance(answer, Undefined):
-        return answer, answer
-    return max(found, key=lambda item: item[0])[1], answer
-
-
-def _one_sided(result: BootstrapResult, bound: float, view: View, condition: str) -> Estimate:
-    return Estimate(
-        value=result.value,
-        row=Interval(
-            low=-1.0,
-            high=bound,
-            kind="row bootstrap, one-sided upper bound",
-            level=LEVEL,
-            draws=result.draws,
-            seed=result.seed,
-            condition=condition,
-        ),
-        rows=result.n,
-        note=f"on {view}, the view with the larger bound",
-    )
 
 
 def _corrected(judged: Sequence[ModelAssessment], family: Sequence[str]) -> list[ModelAssessment]:
