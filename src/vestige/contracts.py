@@ -22,9 +22,11 @@ __all__ = [
     "Destination",
     "Estimate",
     "Floats",
+    "HiddenUse",
     "Interval",
     "LossBatch",
     "MethodComparison",
+    "MethodSettings",
     "Metric",
     "ModelAssessment",
     "Objective",
@@ -35,6 +37,7 @@ __all__ = [
     "SeedMetric",
     "SeedModels",
     "Source",
+    "Term",
     "Undefined",
     "UnlearnSettings",
     "View",
@@ -43,6 +46,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 View = Literal["F", "G", "R"]
+Term = Literal["forget", "retain"]
 Decision = Literal[
     "accepted",
     "positive, unconfirmed",
@@ -304,8 +308,12 @@ class SeedMetric:
     compute: Callable[[SeedModels], SeedEstimate]
 
 
-class UnlearnSettings(Record):
-    """Settings every unlearning method has. Units: learning_rate per AdamW step; epochs over the forget set.
+class MethodSettings(Record):
+    """Settings of an unlearning method of any kind."""
+
+
+class UnlearnSettings(MethodSettings):
+    """Settings of every method that trains. Units: learning_rate per AdamW step; epochs over the forget set.
 
     The rate is constant after `warmup_steps`, so that the state after epoch e does not depend on how many
     epochs follow.
@@ -327,12 +335,20 @@ class LossBatch:
     log_probs (n, C): log distribution over options (or vocabulary) under theta. gold (n,): column of the
     target. ref_log_probs (n, C) or None: the same under the reference, no gradient. lengths (n,): number of
     predicted positions, 1 for a decision model.
+
+    For an objective that reads a block's output: hidden (n, L, d) of theta and ref_hidden (n, L, d) of the
+    reference, no gradient; hidden_mask (n, L): True at the utterance's real tokens; steer (d,): the fixed
+    vector `c u`. A decision model's log_probs are then (n, 0): nothing is scored.
     """
 
     log_probs: Tensor
     gold: Tensor
     ref_log_probs: Tensor | None = None
     lengths: Tensor | None = None
+    hidden: Tensor | None = None
+    ref_hidden: Tensor | None = None
+    hidden_mask: Tensor | None = None
+    steer: Tensor | None = None
 
     @property
     def target_log_probs(self) -> Tensor:
@@ -348,13 +364,28 @@ class LossBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HiddenUse:
+    """What an objective reads inside the network, at the utterance's real tokens.
+
+    block: number of blocks -> 0-based block whose output is read; parameters that this output does not depend
+    on stay as they are. terms: the loss terms that read `ref_hidden`. steer: (generator, width d, mean token
+    norm of the reference's output on D_F) -> the fixed vector (d,).
+    """
+
+    block: Callable[[int], int]
+    terms: frozenset[Term]
+    steer: Callable[[np.random.Generator, int, float], Floats]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Objective:
     """A registered unlearning method: composed terms, no inheritance.
 
     The loss is `forget(D_F batch) + w * retain(D_R batch)`, w = settings.retain_weight where the method has
     a retain term. reference_terms(settings): the terms that read `ref_log_probs`; the reference scores only
-    their rows. role: "candidate" or "control" (controls stay outside Holm's family). grid: default tuning
-    values of settings fields.
+    their rows. hidden(settings): the objective reads a block's output instead of the scores. post_hoc: it
+    trains nothing and has no terms. role: "candidate" or "control" (controls stay outside Holm's family).
+    grid: default tuning values of settings fields.
     """
 
     name: str
@@ -364,10 +395,12 @@ class Objective:
     deviations: str
     models: tuple[Literal["decision", "causal-lm"], ...]
     role: Literal["candidate", "control"]
-    settings: type[UnlearnSettings]
-    forget: Callable[[LossBatch, Any], Tensor]
+    settings: type[MethodSettings]
+    forget: Callable[[LossBatch, Any], Tensor] | None
     retain: Callable[[LossBatch, Any], Tensor] | None
-    reference_terms: Callable[[Any], frozenset[Literal["forget", "retain"]]]
+    reference_terms: Callable[[Any], frozenset[Term]]
+    hidden: Callable[[Any], HiddenUse] | None = None
+    post_hoc: bool = False
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from vestige.contracts import LossBatch, Objective
+from vestige.contracts import LossBatch, Objective, Term
 from vestige.methods import METHODS
 from vestige.methods.gradient import LEARNING_RATES, RETAIN_WEIGHTS, RetainWeighted, retain_kl, retain_nll
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NPO", "SIMNPO", "NPOSettings", "SimNPOSettings"]
 
-Term = Literal["forget", "retain"]
 FORGET: frozenset[Term] = frozenset({"forget"})
 BETAS = (2.5, 4.5, 10.0)
 
