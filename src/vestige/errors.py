@@ -47,14 +47,14 @@ class InputError(VestigeError):
 
 
 class MissingDependency(InputError):
-    """An optional package is not installed."""
+    """An optional package is not installed. install: the command, where the extra alone does not bring it."""
 
-    def __init__(self, package: str, extra: str, purpose: str) -> None:
+    def __init__(self, package: str, extra: str, purpose: str, *, install: str = "") -> None:
         super().__init__(
             purpose,
             f"no package '{package}'",
             f"the extra '{extra}'",
-            f"install it with: pip install 'vestige[{extra}]'",
+            "install it with: " + (install or f"pip install 'vestige[{extra}]'"),
         )
 
 

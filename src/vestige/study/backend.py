@@ -179,11 +179,11 @@ def _versions() -> dict[str, str]:
 
 def _pretrained(name: str, revision: str | None) -> str:
     """The hash of a local backbone's files, or the commit of a hub one."""
-    from vestige.models.backbones import folder_hash, resolve_backbone
+    from vestige.models.backbones import content_hash, resolve_backbone
 
     kind, location = resolve_backbone(name)
     if kind != "hub":
-        return folder_hash(location)
+        return content_hash(location)
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(location, revision=revision)
