@@ -13,8 +13,10 @@ __all__ = [
     "Reduction",
     "batch_loss",
     "batches",
+    "logits_of",
     "measured",
     "padded",
+    "scored",
     "sequence_losses",
     "token_losses",
 ]
@@ -71,6 +73,19 @@ def padded(
     return ids.to(device), mask.to(device)
 
 
+def logits_of(model: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
+    """The model's logits (n, L, V) at every position.
+
+    Padding on the right needs no mask: a causal model's real positions never look at it. Padding on the left
+    is masked, and positions count real tokens.
+    """
+    extra: dict[str, Tensor] = {}
+    if not bool(mask[:, 0].all()):
+        extra = {"attention_mask": mask, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
+    logits: Tensor = model(input_ids=ids, use_cache=False, **extra).logits
+    return logits
+
+
 def token_losses(logits: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
     """Negative log-likelihood in nats of each token after a sequence's first, (n, L - 1), 0 where not scored.
 
@@ -79,8 +94,9 @@ def token_losses(logits: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
     """
     wide = logits[:, :-1]
     wide = wide if wide.dtype == torch.float64 else wide.float()
-    losses = nn.functional.cross_entropy(wide.transpose(1, 2), ids[:, 1:], reduction="none")
-    return losses * scored(mask)
+    targets = ids[:, 1:]
+    losses = nn.functional.cross_entropy(wide.flatten(0, 1), targets.flatten(), reduction="none")
+    return losses.view_as(targets) * scored(mask)
 
 
 def scored(mask: Tensor) -> Tensor:

@@ -1,0 +1,424 @@
+"""Text corpora from JSONL, text, CSV and Parquet files, and the units that are sampled from them. No torch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from vestige.data.files import TABLE_SUFFIXES, file_sha256, read_table
+from vestige.errors import InputError, did_you_mean, first_five
+from vestige.files import reading
+from vestige.seeds import generator
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Corpus",
+    "Document",
+    "Role",
+    "Sample",
+    "TextFormat",
+    "TokenSequence",
+    "draw_sample",
+    "length_matched",
+    "read_corpus",
+    "shared_documents",
+    "truncated",
+]
+
+Role = Literal["forget", "adjacent", "generic"]
+TextFormat = Literal["plain", "chat"]
+"""How a document becomes text: as it is, or through the tokenizer's chat template."""
+
+TEXT_SUFFIXES = (".txt", ".md")
+_TEXT_COLUMNS = ("text", "content", "document", "passage", "sentence")
+_PAIR = ("question", "answer")
+
+
+@dataclass(frozen=True)
+class Document:
+    """One text. id: unique in its corpus. question, answer: where the text was made of the two."""
+
+    id: str
+    text: str
+    question: str | None = None
+    answer: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """Documents of one role. empty: documents without a visible character, which were left out."""
+
+    name: str
+    role: Role
+    documents: tuple[Document, ...]
+    path: str = ""
+    sha256: str = ""
+    empty: int = 0
+
+
+@dataclass(frozen=True)
+class TokenSequence:
+    """A unit: a document, or a window of one.
+
+    ids: at least two, the tokenizer's beginning token first where it adds one. The first id is never a target,
+    every other is. start: the window's first token in its document. text: the unit's own text.
+    """
+
+    ids: tuple[int, ...]
+    document_id: str
+    start: int
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Seeded subsets of one corpus. Fields as `vestige.footprint.records.CorpusRecord` explains them."""
+
+    subsets: tuple[tuple[TokenSequence, ...], ...]
+    documents: int
+    one_token: int
+    windowed: int
+    overlap: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def coincide(self) -> bool:
+        """Whether all subsets hold the same tokens, so that nothing can be said about sampling."""
+        return len(self.subsets) == 1 or self.overlap == 1.0
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Minimum, quartiles and maximum of the units' tokens."""
+        sizes = [len(unit.ids) for subset in self.subsets for unit in subset]
+        return tuple(int(value) for value in np.percentile(sizes, [0, 25, 50, 75, 100], method="nearest"))
+
+
+def read_corpus(
+    path: str | Path, *, name: str, role: Role, column: str | None = None, encoding: str = "utf-8"
+) -> Corpus:
+    """The documents of a file. JSONL, CSV, TSV and Parquet: a text column or `question` and `answer`; .txt, .md:
+    one document a line.
+
+    column: the text column's name (default: text, content, document, passage or sentence; then question and
+    answer, which become "Question: q\\nAnswer: a"). Documents without a visible character are counted and left
+    out. Raises InputError: no such file, another format, not UTF-8, no text column, nothing but empty text.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix in TEXT_SUFFIXES:
+        documents = _lines(path, encoding)
+    elif suffix in TABLE_SUFFIXES:
+        _refuse_empty(path)
+        documents = _rows(path, read_table(path, encoding=encoding), column)
+    else:
+        raise InputError(
+            str(path),
+            f"suffix '{suffix}'",
+            ", ".join((*TABLE_SUFFIXES, *TEXT_SUFFIXES)),
+            "convert the file or correct its suffix",
+        )
+    full = tuple(document for document in documents if document.text.strip())
+    if not full:
+        raise InputError(
+            str(path), f"{len(documents)} documents, all empty", "at least one with text", "check the file"
+        )
+    return Corpus(
+        name=name,
+        role=role,
+        documents=full,
+        path=str(path),
+        sha256=file_sha256(path),
+        empty=len(documents) - len(full),
+    )
+
+
+def _refuse_empty(path: Path) -> None:
+    with reading(path, "a file of documents"):
+        if path.stat().st_size == 0:
+            raise InputError(str(path), "an empty file", "at least one document", "check the file")
+
+
+def _lines(path: Path, encoding: str) -> list[Document]:
+    _refuse_empty(path)
+    with reading(path, "a file of documents, one a line"):
+        data = path.read_bytes()
+    try:
+        text = data.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{path}, line {line}",
+            f"bytes that are not {encoding} text",
+            f"{encoding} text",
+            "convert the file to UTF-8",
+        ) from None
+    lines = text.split("\n")
+    lines = lines[:-1] if lines[-1] == "" else lines
+    return [Document(id=f"{number}", text=line.rstrip("\r")) for number, line in enumerate(lines, start=1)]
+
+
+def _rows(path: Path, table: pd.DataFrame, column: str | None) -> list[Document]:
+    names = list(table.columns)
+    ids = _ids(table)
+    if column is None:
+        column = next((name for name in _TEXT_COLUMNS if name in names), None)
+    elif column not in names:
+        raise InputError(
+            str(path), f"columns {first_five(names)}", f"a column '{column}'", did_you_mean(column, names)
+        )
+    if column is not None:
+        return [Document(id=i, text=text) for i, text in zip(ids, table[column], strict=True)]
+    if all(name in names for name in _PAIR):
+        pairs = zip(ids, table["question"], table["answer"], strict=True)
+        return [
+            Document(id=i, text=f"Question: {q}\nAnswer: {a}" if q or a else "", question=q, answer=a)
+            for i, q, a in pairs
+        ]
+    raise InputError(
+        str(path),
+        f"columns {first_five(names)}",
+        f"one of {', '.join(_TEXT_COLUMNS)}, or question and answer",
+        "name the text column 'text'",
+    )
+
+
+def _ids(table: pd.DataFrame) -> list[str]:
+    """A column `id` where its values are unique, else line numbers from 1."""
+    if "id" in table.columns and table["id"].is_unique and (table["id"] != "").all():
+        return [str(value) for value in table["id"]]
+    return [str(number) for number in range(1, len(table) + 1)]
+
+
+def shared_documents(first: Corpus, second: Corpus) -> int:
+    """How many documents of `first` have the same text (outer white space aside) as one of `second`."""
+    known = {_text_key(document.text) for document in second.documents}
+    return sum(_text_key(document.text) in known for document in first.documents)
+
+
+def _text_key(text: str) -> bytes:
+    return hashlib.sha256(" ".join(text.split()).encode()).digest()
+
+
+def draw_sample(
+    corpus: Corpus,
+    tokenizer: Any,
+    *,
+    units: int = 200,
+    subsets: int = 3,
+    max_length: int = 1024,
+    seed: int = 17,
+    text_format: TextFormat = "plain",
+) -> Sample:
+    """Seeded subsets of `units` units each, the same for every model with this tokenizer.
+
+    A document of at most `max_length` tokens is one unit; of a longer one a unit is a window of `max_length`
+    tokens at a random place. A window begins with the tokenizer's beginning token where it adds one, inside
+    `max_length`. With at least `subsets * units` documents the subsets are disjoint; with at least `units`,
+    each is drawn from all without replacement; with fewer, each holds every document once, and new windows of
+    the long documents until `units` are reached or there are no long documents. Documents of fewer than two
+    tokens are skipped and counted. Raises InputError when nothing is left.
+    """
+    encoded = [
+        encode(tokenizer, document, text_format=text_format, subject=corpus.path or f"corpus '{corpus.name}'")
+        for document in corpus.documents
+    ]
+    long_enough = [i for i, document in enumerate(encoded) if len(document.ids) >= 2]
+    if not long_enough:
+        raise InputError(
+            corpus.path or f"corpus '{corpus.name}'",
+            f"{len(encoded)} documents, none of two tokens",
+            "text whose next token can be predicted",
+            "check the file",
+        )
+    drawn = []
+    for number, chosen in enumerate(
+        _choices(corpus.name, encoded, long_enough, units, subsets, max_length, seed)
+    ):
+        rng = generator(seed, "windows", corpus.name, number)
+        drawn.append(
+            tuple(
+                _unit(tokenizer, encoded[i], corpus.documents[i], max_length=max_length, rng=rng)
+                for i in chosen
+            )
+        )
+    notes = tuple(sorted({note for document in encoded for note in document.notes}))
+    return Sample(
+        subsets=tuple(drawn),
+        documents=len(long_enough),
+        one_token=len(encoded) - len(long_enough),
+        windowed=sum(len(encoded[i].ids) > max_length for i in long_enough),
+        overlap=_overlap(drawn),
+        notes=notes,
+    )
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A document's token ids, the beginning token first where there is one. bos: that token, else None."""
+
+    ids: tuple[int, ...]
+    bos: int | None
+    notes: tuple[str, ...] = ()
+
+
+def adds_bos(tokenizer: Any) -> bool:
+    """Whether the tokenizer puts its beginning token before a text."""
+    bos = tokenizer.bos_token_id
+    ids = tokenizer("a")["input_ids"]
+    return bos is not None and len(ids) > 0 and ids[0] == bos
+
+
+def encode(tokenizer: Any, document: Document, *, text_format: TextFormat, subject: str) -> Encoded:
+    """Token ids with exactly one beginning token where the tokenizer or its template adds any.
+
+    An end token that the tokenizer appends to every text is left out; end tokens in the text stay. A template
+    that writes the beginning token beside the one that the tokenizer adds gives two: one is taken away and a
+    note says so. Raises InputError for chat text without a template.
+    """
+    bos = tokenizer.bos_token_id
+    wanted = adds_bos(tokenizer)
+    notes: tuple[str, ...] = ()
+    if text_format == "chat":
+        text = chat_text(tokenizer, document, subject=subject)
+        if bos is not None and text.startswith(tokenizer.bos_token):
+            wanted = True
+    else:
+        text = document.text
+    ids = list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+    leading = 0
+    while bos is not None and leading < len(ids) and ids[leading] == bos:
+        leading += 1
+    if leading > 1:
+        notes = (f"{leading} beginning tokens at the start of a text were made one",)
+    if leading and text_format == "plain" and wanted and bos != tokenizer.eos_token_id:
+        notes = ("a beginning token written in the text was taken for the one the tokenizer adds",)
+    if leading and (wanted or leading > 1):
+        ids = ids[leading:]
+        return Encoded((bos, *ids), bos, notes)
+    if wanted:
+        return Encoded((bos, *ids), bos, notes)
+    return Encoded(tuple(ids), None, notes)
+
+
+def chat_text(tokenizer: Any, document: Document, *, subject: str) -> str:
+    """The document through the tokenizer's chat template: question and answer as user and assistant turns,
+    any other text as one user turn."""
+    if not getattr(tokenizer, "chat_template", None):
+        raise InputError(
+            subject,
+            "a tokenizer without a chat template",
+            "a chat template for --chat-template",
+            "leave --chat-template out",
+        )
+    if document.question is not None and document.answer is not None:
+        turns = [
+            {"role": "user", "content": document.question},
+            {"role": "assistant", "content": document.answer},
+        ]
+    else:
+        turns = [{"role": "user", "content": document.text}]
+    text: str = tokenizer.apply_chat_template(turns, tokenize=False)
+    return text
+
+
+def _choices(
+    name: str,
+    encoded: Sequence[Encoded],
+    usable: Sequence[int],
+    units: int,
+    subsets: int,
+    max_length: int,
+    seed: int,
+) -> list[list[int]]:
+    """Which documents each subset's units come from."""
+    if len(usable) >= units * subsets:
+        order = generator(seed, "units", name).permutation(usable)
+        return [[int(i) for i in order[k * units : (k + 1) * units]] for k in range(subsets)]
+    found = []
+    for k in range(subsets):
+        order = [int(i) for i in generator(seed, "units", name, k).permutation(usable)]
+        chosen = order[:units]
+        cycled = [i for i in order if len(encoded[i].ids) > max_length]
+        while cycled and len(chosen) < units:
+            chosen += cycled[: units - len(chosen)]
+        found.append(chosen)
+    return found
+
+
+def _unit(
+    tokenizer: Any, encoded: Encoded, document: Document, *, max_length: int, rng: np.random.Generator
+) -> TokenSequence:
+    if len(encoded.ids) <= max_length:
+        return TokenSequence(encoded.ids, document.id, 0, document.text)
+    body = encoded.ids if encoded.bos is None else encoded.ids[1:]
+    room = max_length - (encoded.bos is not None)
+    start = int(rng.integers(0, len(body) - room + 1))
+    window = body[start : start + room]
+    text: str = tokenizer.decode(list(window), skip_special_tokens=False)
+    ids = window if encoded.bos is None else (encoded.bos, *window)
+    return TokenSequence(ids, document.id, start, text)
+
+
+def _overlap(subsets: Sequence[Sequence[TokenSequence]]) -> float:
+    """Mean over pairs of subsets of the tokens both read, over those of the smaller one, in [0, 1]."""
+    shares = []
+    for k, first in enumerate(subsets):
+        for second in subsets[k + 1 :]:
+            one, two = _read_tokens(first), _read_tokens(second)
+            smaller = min(sum(map(len, one.values())), sum(map(len, two.values())))
+            common = sum(len(tokens & two.get(name, set())) for name, tokens in one.items())
+            shares.append(common / smaller)
+    return float(np.mean(shares)) if shares else 0.0
+
+
+def _read_tokens(subset: Iterable[TokenSequence]) -> Mapping[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for unit in subset:
+        found.setdefault(unit.document_id, set()).update(range(unit.start, unit.start + len(unit.ids)))
+    return found
+
+
+def truncated(sequences: Sequence[TokenSequence], max_length: int) -> tuple[TokenSequence, ...]:
+    """The same units cut on the right to `max_length` tokens; `text` stays the whole unit's."""
+    return tuple(
+        unit if len(unit.ids) <= max_length else replace(unit, ids=unit.ids[:max_length])
+        for unit in sequences
+    )
+
+
+def length_matched(samples: Mapping[str, Sample]) -> dict[str, Sample]:
+    """The samples cut so that, in every subset, the k-th quantile of length is the same for all corpora.
+
+    Units are put in order of length; the unit at relative rank r of each corpus is cut on the right to the
+    shortest length that any corpus has there, so that nothing is thrown away but ends of texts.
+    """
+    matched: dict[str, list[tuple[TokenSequence, ...]]] = {name: [] for name in samples}
+    for k in range(min(len(sample.subsets) for sample in samples.values())):
+        ordered = {
+            name: sorted(sample.subsets[k], key=lambda unit: len(unit.ids))
+            for name, sample in samples.items()
+        }
+        ranks = {name: (np.arange(len(units)) + 0.5) / len(units) for name, units in ordered.items()}
+        sizes = {name: np.array([len(unit.ids) for unit in units]) for name, units in ordered.items()}
+        for name, units in ordered.items():
+            limits = np.min(
+                [
+                    sizes[o][np.minimum((ranks[name] * len(sizes[o])).astype(int), len(sizes[o]) - 1)]
+                    for o in ordered
+                ],
+                axis=0,
+            )
+            matched[name].append(
+                tuple(truncated([unit], int(limit))[0] for unit, limit in zip(units, limits, strict=True))
+            )
+    return {
+        name: replace(sample, subsets=tuple(matched[name]), overlap=_overlap(matched[name]))
+        for name, sample in samples.items()
+    }
