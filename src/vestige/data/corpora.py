@@ -1,4 +1,4 @@
-"""Text corpora from JSONL, text, CSV and Parquet files, and the units that are sampled from them. No torch."""
+"""Text corpora from JSONL, text, CSV and Parquet files, and the units sampled from them. No torch."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class Corpus:
 class TokenSequence:
     """A unit: a document, or a window of one.
 
-    ids: at least two, the tokenizer's beginning token first where it adds one. The first id is never a target,
-    every other is. start: the window's first token in its document. text: the unit's own text.
+    ids: at least two, the tokenizer's beginning token first where it adds one. The first id is never a
+    target, every other is. start: the window's first token in its document. text: the unit's own text.
     """
 
     ids: tuple[int, ...]
@@ -103,12 +103,12 @@ class Sample:
 def read_corpus(
     path: str | Path, *, name: str, role: Role, column: str | None = None, encoding: str = "utf-8"
 ) -> Corpus:
-    """The documents of a file. JSONL, CSV, TSV and Parquet: a text column or `question` and `answer`; .txt, .md:
-    one document a line.
+    """The documents of a file. JSONL, CSV, TSV, Parquet: a text column, or question and answer; .txt, .md: one
+    document a line.
 
     column: the text column's name (default: text, content, document, passage or sentence; then question and
-    answer, which become "Question: q\\nAnswer: a"). Documents without a visible character are counted and left
-    out. Raises InputError: no such file, another format, not UTF-8, no text column, nothing but empty text.
+    answer, which become "Question: q\\nAnswer: a"). Documents without a visible character are counted and
+    left out. Raises InputError: no such file, another format, not UTF-8, no text column, only empty text.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -292,19 +292,19 @@ def encode(tokenizer: Any, document: Document, *, text_format: TextFormat, subje
     else:
         text = document.text
     ids = list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+    if not wanted:
+        return Encoded(tuple(ids), None)
     leading = 0
     while bos is not None and leading < len(ids) and ids[leading] == bos:
         leading += 1
-    if leading > 1:
-        notes = (f"{leading} beginning tokens at the start of a text were made one",)
-    if leading and text_format == "plain" and wanted and bos != tokenizer.eos_token_id:
+    if bos == tokenizer.eos_token_id and text_format == "plain":
+        return Encoded((bos, *ids), bos)  # what the text begins with may be an end token of its own
+    written = leading + (text_format == "chat" and adds_bos(tokenizer))
+    if written > 1:
+        notes = (f"{written} beginning tokens at the start of a text were made one",)
+    elif leading and text_format == "plain":
         notes = ("a beginning token written in the text was taken for the one the tokenizer adds",)
-    if leading and (wanted or leading > 1):
-        ids = ids[leading:]
-        return Encoded((bos, *ids), bos, notes)
-    if wanted:
-        return Encoded((bos, *ids), bos, notes)
-    return Encoded(tuple(ids), None, notes)
+    return Encoded((bos, *ids[leading:]), bos, notes)
 
 
 def chat_text(tokenizer: Any, document: Document, *, subject: str) -> str:
@@ -339,9 +339,9 @@ def _choices(
 ) -> list[list[int]]:
     """Which documents each subset's units come from."""
     if len(usable) >= units * subsets:
-        order = generator(seed, "units", name).permutation(usable)
-        return [[int(i) for i in order[k * units : (k + 1) * units]] for k in range(subsets)]
-    found = []
+        shuffled = [int(i) for i in generator(seed, "units", name).permutation(usable)]
+        return [shuffled[k * units : (k + 1) * units] for k in range(subsets)]
+    found: list[list[int]] = []
     for k in range(subsets):
         order = [int(i) for i in generator(seed, "units", name, k).permutation(usable)]
         chosen = order[:units]
@@ -391,6 +391,11 @@ def truncated(sequences: Sequence[TokenSequence], max_length: int) -> tuple[Toke
         unit if len(unit.ids) <= max_length else replace(unit, ids=unit.ids[:max_length])
         for unit in sequences
     )
+
+
+def _at_rank(sorted_sizes: Any, ranks: Any) -> Any:
+    """The sizes at relative ranks in (0, 1)."""
+    return sorted_sizes[np.minimum((ranks * len(sorted_sizes)).astype(int), len(sorted_sizes) - 1)]
 
 
 def length_matched(samples: Mapping[str, Sample]) -> dict[str, Sample]:

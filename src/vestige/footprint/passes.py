@@ -61,7 +61,7 @@ def padded(
     pad_id: int = 0,
     side: Literal["right", "left"] = "right",
 ) -> tuple[Tensor, Tensor]:
-    """Ids (n, L) and mask (n, L), both int64. The mask alone says what is padding: `pad_id` is any valid id."""
+    """Ids (n, L) and mask (n, L), int64. The mask alone says what is padding: `pad_id` is any valid id."""
     width = max(len(sequence.ids) for sequence in sequences)
     ids = torch.full((len(sequences), width), pad_id, dtype=torch.long)
     mask = torch.zeros((len(sequences), width), dtype=torch.long)
@@ -117,7 +117,7 @@ def batch_loss(logits: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
 
 @contextmanager
 def measured(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, no parameter asks for a gradient, and the graph begins at the input embeddings' output.
+    """Evaluation mode; no parameter asks for a gradient; the graph begins at the input embeddings' output.
 
     Training flags and requires_grad are restored, the hook is taken away.
     """

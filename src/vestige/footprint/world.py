@@ -71,13 +71,13 @@ class World:
 
 @contextmanager
 def launched() -> Iterator[World]:
-    """The world that `accelerate launch` (or torchrun) set up, joined inside and left after; else one process."""
+    """The world that `accelerate launch` or torchrun set up, joined inside and left after; else one process."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield World()
         return
     import torch.distributed as dist
-    from accelerate import PartialState
+    from accelerate import PartialState  # type: ignore[import-untyped]
 
     state = PartialState()
     try:
