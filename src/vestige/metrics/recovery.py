@@ -38,8 +38,9 @@ class RecoveryContrasts(Record):
     """Recovery of an unlearned model against the oracle's, over one horizon of updates.
 
     area_unlearned, area_oracle: time-averaged gold probability, in [0, 1]. g_abs: their difference.
-    g_adj: the same after each curve's start is taken off. g_headroom: difference of the shares of the headroom
-    1 - p(0) that were won, each a ratio of means. identity_residual: |g_abs - (p_U(0) - p_O(0) + g_adj)|.
+    g_adj: the same after each curve's start is taken off. g_headroom: difference of the shares of the
+    headroom 1 - p(0) that were won, each a ratio of means. identity_residual:
+    |g_abs - (p_U(0) - p_O(0) + g_adj)|.
     """
 
     updates: tuple[float, ...]
@@ -90,7 +91,7 @@ def horizon_weights(updates: ArrayLike) -> Floats:
 
 
 def recovery_area(updates: ArrayLike, p: ArrayLike) -> Floats:
-    """`A = sum_t w_t p(t)`, trapezoid over the horizon. updates (T,), p (..., T) in [0, 1]; (...) in [0, 1]."""
+    """`A = sum_t w_t p(t)`, trapezoid over the horizon. updates (T,), p (..., T); returns (...) in [0, 1]."""
     weights = horizon_weights(updates)
     return np.asarray(_curves(p, len(weights), "p") @ weights)
 
@@ -104,7 +105,7 @@ def recovery_contrasts(updates: ArrayLike, p_unlearned: ArrayLike, p_oracle: Arr
     """Absolute, adjusted and headroom contrast of two recovery curves.
 
     updates (T,): 0, 1, 5, 10, 25 or others that rise from 0. p_unlearned, p_oracle: mean gold probabilities
-    (T,), or rows (N, T), which are averaged first, so that the headroom is a ratio of means. Raises InputError.
+    (T,), or rows (N, T), which are averaged first: the headroom is a ratio of means. Raises InputError.
     """
     weights = horizon_weights(updates)
     curves = [
@@ -146,7 +147,7 @@ def first_reached(updates: ArrayLike, p: ArrayLike, threshold: float) -> FirstRe
 
 
 def contrast_terms(updates: ArrayLike, unlearned: ArrayLike, oracle: ArrayLike) -> dict[str, RowTerms]:
-    """`g_abs`, `g_adj`, `g_headroom` as additive statistics. unlearned, oracle: rows (N, T), the same rows."""
+    """`g_abs`, `g_adj`, `g_headroom` as additive statistics. unlearned, oracle (N, T), the same rows."""
     weights = horizon_weights(updates)
     u, o = _curves(unlearned, len(weights), "unlearned"), _curves(oracle, len(weights), "oracle")
     if u.shape != o.shape or u.ndim != 2:
@@ -175,9 +176,10 @@ def contrast_terms(updates: ArrayLike, unlearned: ArrayLike, oracle: ArrayLike) 
 
 
 def row_headroom_terms(updates: ArrayLike, unlearned: ArrayLike, oracle: ArrayLike) -> RowTerms:
-    """Mean over rows of the difference of row headrooms: another estimand than `g_headroom`, a ratio of means.
+    """Mean over rows of the difference of row headrooms.
 
-    unlearned, oracle (N, T). Rows where either model starts at 1 have no headroom and are left out.
+    Another estimand than `g_headroom`, which is a ratio of means. unlearned, oracle (N, T). Rows where
+    either model starts at 1 have no headroom and are left out.
     """
     weights = horizon_weights(updates)
     u, o = _curves(unlearned, len(weights), "unlearned"), _curves(oracle, len(weights), "oracle")
