@@ -24,7 +24,7 @@ from typing import Any
 
 from vestige.contracts import Assessment, Estimate, Undefined
 from vestige.methods import METHODS
-from vestige.metrics import METRICS
+from vestige.metrics import METRICS, SEED_METRICS
 
 DOCS = Path(__file__).resolve().parent
 RECORDS = DOCS / "results"
@@ -53,6 +53,23 @@ def metrics() -> str:
     rows = [
         (f"`{item.name}`", " ".join(item.views), item.definition, item.direction or "-", item.source)
         for item in METRICS
+    ]
+    return table(header, rows)
+
+
+def seed_metrics() -> str:
+    """One row a registered metric over several seeds or views."""
+    header = ("name", "views", "models", "definition", "better", "source")
+    rows = [
+        (
+            f"`{item.name}`",
+            " ".join(item.views),
+            f"{', '.join(item.needs)}: {item.least_seeds} or more seeds",
+            item.definition,
+            item.direction or "-",
+            item.source,
+        )
+        for item in SEED_METRICS
     ]
     return table(header, rows)
 
@@ -192,7 +209,11 @@ def listing(study: str) -> str:
 
 def parts() -> dict[str, Callable[[], str]]:
     """Name of each generated part -> what makes it."""
-    made: dict[str, Callable[[], str]] = {"methods": methods, "metrics": metrics}
+    made: dict[str, Callable[[], str]] = {
+        "methods": methods,
+        "metrics": metrics,
+        "seed metrics": seed_metrics,
+    }
     for study in sorted(path.parent.name for path in RECORDS.glob("*/facts.json")):
         for name, part in (
             ("facts", listing),

@@ -257,17 +257,17 @@ class Metric:
 class SeedEstimate(Record):
     """A number about a method over several training seeds of one request.
 
-    value: over all seeds, or Undefined. by_seed: training seed -> value, where single seeds have one. chance:
-    where the value would lie if there were nothing to find; says how it was made. beside: other models' values
-    or parts, by name. seeds: role -> models used; rows: view -> rows used.
+    value: over all seeds, or Undefined. by_seed: training seed -> value, where single seeds have one.
+    chance: where the value would lie if there were nothing to find; says how it was made. beside: values of
+    other models or parts, by name. seeds: role -> models used; rows: view -> rows used.
     """
 
     value: float | Undefined
-    by_seed: Annotated[dict[str, float], Field(default_factory=dict)]
+    by_seed: dict[str, float] = Field(default_factory=dict)
     chance: Interval | Undefined | None = None
-    beside: Annotated[dict[str, float], Field(default_factory=dict)]
-    seeds: Annotated[dict[str, int], Field(default_factory=dict)]
-    rows: Annotated[dict[str, int], Field(default_factory=dict)]
+    beside: dict[str, float] = Field(default_factory=dict)
+    seeds: dict[str, int] = Field(default_factory=dict)
+    rows: dict[str, int] = Field(default_factory=dict)
     note: str = ""
 
 

@@ -27,11 +27,19 @@ def _methods() -> Rows:
 
 
 def _metrics() -> Rows:
-    from vestige.metrics import METRICS
+    from vestige.metrics import METRICS, SEED_METRICS
 
-    return [
-        {"name": item.name, "views": " ".join(item.views), "definition": item.definition} for item in METRICS
+    found: Rows = [
+        {"name": item.name, "views": " ".join(item.views), "models": "one", "definition": item.definition}
+        for item in METRICS
     ]
+    for several in SEED_METRICS:
+        seeds = f"{several.least_seeds} seed{'s' if several.least_seeds > 1 else ''} or more"
+        views = " ".join(several.views)
+        found.append(
+            {"name": several.name, "views": views, "models": seeds, "definition": several.definition}
+        )
+    return found
 
 
 def _attacks() -> Rows:

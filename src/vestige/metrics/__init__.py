@@ -1,7 +1,7 @@
 """Metrics of an unlearned model. Importing this package imports neither torch nor any single metric.
 
-`METRICS` holds every registered metric of one model on one view by name, `SEED_METRICS` those of several; `vestige.metrics.oracle_distance` and the other functions
-named in `__all__` load their module at first use.
+`METRICS` holds every registered metric of one model on one view by name, `SEED_METRICS` those of several;
+`vestige.metrics.oracle_distance` and the other functions named in `__all__` load their module at first use.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Metrics of a method over several training seeds, or over several views at once: see `SEED_METRICS`."""

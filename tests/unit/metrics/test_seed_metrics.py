@@ -1,0 +1,176 @@
+"""Known answers and limits of the metrics over several seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vestige.contracts import Interval, SeedModels, Undefined
+from vestige.metrics import SEED_METRICS
+from vestige.metrics.several.klom import SMOOTHING, margin_divergence
+from vestige.metrics.several.likelihood_ratio import likelihood_ratios
+from vestige.metrics.several.membership import two_sided
+from vestige.statistics.ranks import auc, auc_band
+
+Tables = dict[int, dict[str, np.ndarray]]
+ROWS = {"F": 40, "G": 30, "R": 50}
+
+
+def logits_group(
+    seeds: int, shift: float, seed: int, options: int = 4
+) -> tuple[Tables, dict[str, np.ndarray]]:
+    """Models whose gold logit on F and G is `shift`, with noise of size 0.3 a seed; gold is column 0."""
+    rng = np.random.default_rng(seed)
+    found: Tables = {}
+    for place in range(seeds):
+        found[place] = {}
+        for view, count in ROWS.items():
+            z = 0.3 * rng.normal(size=(count, options))
+            z[:, 0] += 4.0 if view == "R" else shift
+            found[place][view] = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    return found, {view: np.zeros(count, dtype=np.intp) for view, count in ROWS.items()}
+
+
+def pair(shift: float, seeds: int = 8) -> SeedModels:
+    oracle, gold = logits_group(seeds, 0.0, 1)
+    unlearned, _ = logits_group(seeds, shift, 2)
+    return SeedModels(gold=gold, unlearned=unlearned, oracle=oracle)
+
+
+@pytest.mark.parametrize("name", ["klom", "u_lira"])
+def test_seven_seeds_are_too_few(name: str) -> None:
+    found = SEED_METRICS.get(name).compute(pair(1.0, seeds=7))
+    assert isinstance(found.value, Undefined)
+    assert "at least 8" in found.value.undefined
+    assert "7 and 7" in found.value.undefined
+    assert found.seeds == {"unlearned": 7, "oracle": 7}
+    assert isinstance(SEED_METRICS.get(name).compute(pair(1.0, seeds=8)).value, float)
+
+
+@pytest.mark.parametrize("name", ["klom", "u_lira"])
+def test_models_like_retrained_ones_lie_in_the_chance_band_and_others_outside(name: str) -> None:
+    metric = SEED_METRICS.get(name)
+    same, far = metric.compute(pair(0.0)), metric.compute(pair(2.0))
+    for found in (same, far):
+        assert isinstance(found.chance, Interval)
+        assert found.chance.kind.startswith("chance band")
+        assert found.chance.draws == 200
+    assert same.chance.low <= same.value <= same.chance.high
+    assert far.value > far.chance.high
+
+
+def test_likelihood_ratio_of_far_models_is_certain() -> None:
+    assert SEED_METRICS.get("u_lira").compute(pair(6.0)).value == pytest.approx(1.0, abs=1e-6)
+    assert SEED_METRICS.get("u_lira").compute(pair(6.0)).beside["balanced accuracy at ratio 1"] == 1.0
+
+
+def test_likelihood_ratios_change_sign_when_the_sides_change() -> None:
+    rng = np.random.default_rng(3)
+    u, o = rng.normal(0, 1, (9, 5)), rng.normal(1, 2, (9, 5))
+    first, second = likelihood_ratios(u, o)
+    swapped_o, swapped_u = likelihood_ratios(o, u)
+    np.testing.assert_allclose(first, -swapped_u, atol=1e-12)
+    np.testing.assert_allclose(second, -swapped_o, atol=1e-12)
+
+
+def test_klom_counts_the_right_edge() -> None:
+    """All oracles at the largest margin: they fill the last bin, and disjoint models have the closed form."""
+    unlearned, oracle = np.zeros((8, 1)), np.ones((8, 1))
+    p, q = (1 + SMOOTHING) / (1 + 20 * SMOOTHING), SMOOTHING / (1 + 20 * SMOOTHING)
+    expected = p * np.log(p / q) + q * np.log(q / p)
+    assert margin_divergence(unlearned, oracle)[0] == pytest.approx(expected, abs=1e-12)
+
+
+def test_klom_of_equal_margins_is_0() -> None:
+    values = np.random.default_rng(4).normal(size=(8, 6))
+    np.testing.assert_allclose(margin_divergence(values, values), 0.0, atol=1e-15)
+    assert margin_divergence(np.ones((8, 2)), np.ones((9, 2))).tolist() == [0.0, 0.0]
+
+
+def test_auc_of_ties_is_a_half() -> None:
+    assert auc(np.ones(5), np.ones(7)) == 0.5
+    assert auc([1.0, 2.0], [1.0, 2.0]) == 0.5
+    assert (auc([2.0, 3.0], [1.0]), auc([0.0], [1.0, 2.0])) == (1.0, 0.0)
+    assert auc([1.0, 2.0], [1.0]) == 0.75
+    band = auc_band(np.ones(12), 5, 7)
+    assert (band.low, band.high) == (0.5, 0.5)  # nothing can vary
+    with pytest.raises(ValueError, match="at least one"):
+        auc([], [1.0])
+
+
+def test_the_chance_band_holds_95_percent_of_exchangeable_scores() -> None:
+    rng = np.random.default_rng(5)
+    scores = rng.integers(0, 20, (4000, 70)).astype(float)  # with ties
+    inside = 0
+    for row in scores:
+        band = auc_band(row, 40, 30)
+        inside += band.low <= auc(row[:40], row[40:]) <= band.high
+    # 3 standard errors of a share of 0.95 over 4000 is 0.0103; the normal approximation adds less than 0.005.
+    assert inside / 4000 == pytest.approx(0.95, abs=0.0155)
+
+
+def test_membership_is_two_sided_and_says_its_numbers() -> None:
+    seen = pair(0.0)
+    # F surer than G, and G surer than F, are equally told apart.
+    for order in (1, -1):
+        tables = {
+            17: {
+                view: np.stack([np.full(n, p), np.full(n, 1 - p)], axis=1)
+                for view, n, p in (("F", 40, 0.5 + 0.2 * order), ("G", 30, 0.5), ("R", 50, 0.9))
+            }
+        }
+        found = SEED_METRICS.get("membership_auc").compute(
+            SeedModels(gold=seen.gold, unlearned=tables, oracle={})
+        )
+        assert found.value == 1.0
+        assert found.by_seed == {"17": 1.0 if order == 1 else 0.0}
+        assert "40 members (F), 30 non-members" in found.note
+        assert "1 of 1 seeds outside" in found.note
+        assert found.rows == {"F": 40, "G": 30}
+    assert two_sided(0.3) == two_sided(0.7) == 0.7
+    chance = SEED_METRICS.get("membership_auc").compute(seen)
+    assert chance.chance.low <= min(chance.by_seed.values())
+    assert set(chance.beside) == {"oracle"}
+
+
+def test_oracle_as_unlearned_has_tug_of_war_1() -> None:
+    oracle, gold = logits_group(3, 0.2, 1)
+    found = SEED_METRICS.get("tow").compute(SeedModels(gold=gold, unlearned=oracle, oracle=oracle))
+    assert found.value == 1.0
+    assert found.by_seed == {"0": 1.0, "1": 1.0, "2": 1.0}
+
+
+def test_tug_of_war_of_known_accuracies() -> None:
+    """F: 0.5 against 0, G: 0 against 0, R: 0.9 against 1: (1 - 0.5) x 1 x 0.9."""
+
+    def table(count: int, right: int) -> np.ndarray:
+        return np.array([[0.9, 0.1]] * right + [[0.1, 0.9]] * (count - right))
+
+    gold = {view: np.zeros(10, dtype=np.intp) for view in ("F", "G", "R")}
+    unlearned = {1: {"F": table(10, 5), "G": table(10, 0), "R": table(10, 9)}}
+    oracle = {1: {"F": table(10, 0), "G": table(10, 0), "R": table(10, 10)}}
+    found = SEED_METRICS.get("tow").compute(SeedModels(gold=gold, unlearned=unlearned, oracle=oracle))
+    assert found.value == pytest.approx(0.45, abs=1e-15)
+
+
+def test_zrf_of_the_untrained_model_itself_is_1_and_of_a_disjoint_one_0() -> None:
+    gold = {view: np.zeros(3, dtype=np.intp) for view in ("F", "G", "R")}
+    sure = {1: {view: np.tile([1.0, 0.0], (3, 1)) for view in gold}}
+    other = {1: {view: np.tile([0.0, 1.0], (3, 1)) for view in gold}}
+    metric = SEED_METRICS.get("zrf")
+    same = metric.compute(SeedModels(gold=gold, unlearned=sure, oracle=other, random=sure))
+    assert (same.value, same.beside["oracle"]) == (1.0, pytest.approx(0.0, abs=1e-9))
+    missing = metric.compute(SeedModels(gold=gold, unlearned=sure, oracle=other))
+    assert missing.value == Undefined(undefined="no untrained model of the same seed")
+
+
+@pytest.mark.parametrize("name", ["klom", "u_lira", "membership_auc", "tow", "zrf"])
+def test_no_rows_is_undefined(name: str) -> None:
+    full = pair(0.0)
+    empty = {
+        role: {seed: {view: p[:0] for view, p in t.items()} for seed, t in getattr(full, role).items()}
+        for role in ("unlearned", "oracle")
+    }
+    gold = {view: column[:0] for view, column in full.gold.items()}
+    found = SEED_METRICS.get(name).compute(SeedModels(gold=gold, **empty, random=empty["oracle"]))
+    assert found.value == Undefined(undefined="no rows")
