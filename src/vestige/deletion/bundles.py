@@ -71,21 +71,29 @@ def hash_units(units: Iterable[str]) -> str:
 
 
 def plan_bundles(
-    eligible: Iterable[str], salt: str, size: int, count: int, reserved: Collection[str] = ()
+    eligible: Iterable[str],
+    salt: str,
+    size: int,
+    count: int,
+    reserved: Collection[str] = (),
+    *,
+    short: bool = False,
 ) -> BundlePlan:
     """`count` disjoint bundles of `size` units in hash order, labelled 00 (development), 01, 02, ...
 
-    reserved: labels among them whose units are not kept, only their hash. Raises InputError when too few
-    units are eligible or a reserved label is 00 or beyond the last bundle.
+    reserved: labels among them whose units are not kept, only their hash. short: the last may have fewer
+    units, not none. Raises InputError when too few units are eligible or a reserved label is 00 or beyond the
+    last bundle.
     """
     ordered = hash_order(eligible, salt)
     if size < 1 or count < 1:
         raise ValueError("size and count must be at least 1")
-    if len(ordered) < size * count:
+    needed = size * (count - 1) + 1 if short else size * count
+    if len(ordered) < needed:
         raise InputError(
             "bundles",
             f"{len(ordered)} eligible units",
-            f"{size * count} for {count} bundles of {size}",
+            f"{needed} for {count} bundles of {size}" + (", the last of at least 1" if short else ""),
             "plan fewer or smaller bundles, or train the full model longer",
         )
     bundles = {f"{place:02d}": ordered[place * size : (place + 1) * size] for place in range(count)}
@@ -104,5 +112,5 @@ def plan_bundles(
         eligible_sha256=hash_units(ordered),
         bundles={label: units for label, units in bundles.items() if label not in reserved},
         reserved={label: hash_units(units) for label, units in bundles.items() if label in reserved},
-        left=len(ordered) - size * count,
+        left=max(0, len(ordered) - size * count),
     )

@@ -1,38 +1,48 @@
-"""The acquisition gate (was a class learned?) and the intervention gate (is there anything to undo?)."""
+"""The acquisition gate (was a unit learned?) and the intervention gate (is there anything to undo?)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vestige.contracts import Floats, Record, Undefined
+from vestige.deletion.clusters import Clustering
 from vestige.deletion.requests import DeletionRequest, GateException
 from vestige.errors import InputError, first_five
 
 __all__ = [
     "LEAST_ACCURACY",
+    "LEAST_ASSOCIATION_ACCURACY",
     "LEAST_GOLD_PROBABILITY",
     "NOISE_FACTOR",
     "AcquisitionGate",
     "ClassAcquisition",
     "acquisition_gate",
+    "association_gate",
     "gate_exceptions",
     "intervention_gate",
 ]
 
 LEAST_ACCURACY = 0.70
 LEAST_GOLD_PROBABILITY = 0.50
+LEAST_ASSOCIATION_ACCURACY = 0.65
 NOISE_FACTOR = 2.0
 """Times the noise floor that displacement must exceed. The factor is ours."""
 
+Bools = NDArray[np.bool_]
+Places = NDArray[np.int64]
 InterventionGate = Literal["passed", "displacement within noise", "gate not run"]
 
 
 class ClassAcquisition(Record):
-    """How well the full model knows one option, on development rows. The means are None without rows."""
+    """How well the full model knows one unit, on development rows. The means are None without rows.
+
+    option: the option, or an association's cluster (`parent#j`).
+    """
 
     option: str
     rows: int
@@ -43,20 +53,23 @@ class ClassAcquisition(Record):
 
 
 class AcquisitionGate(Record):
-    """The gate of every option at one seed. `eligible`: those that passed, never the out-of-scope option."""
+    """The gate of every unit at one seed. `eligible`: those that passed, never the out-of-scope option.
+
+    least_gold_probability: None where the gate asks for accuracy alone (association).
+    """
 
     seed: int
     least_accuracy: float
-    least_gold_probability: float
+    least_gold_probability: float | None
     classes: tuple[ClassAcquisition, ...]
 
     @property
     def eligible(self) -> tuple[str, ...]:
-        """Ids of the options that passed, in the schema's order."""
+        """Names of the units that passed, options in the schema's order, clusters in their parents' order."""
         return tuple(one.option for one in self.classes if one.passed)
 
     def of(self, option: str) -> ClassAcquisition:
-        """The gate of one option. Raises KeyError."""
+        """The gate of one unit. Raises KeyError."""
         for one in self.classes:
             if one.option == option:
                 return one
@@ -80,6 +93,55 @@ def acquisition_gate(
     and a mean gold probability of at least `least_gold_probability`, inclusive. An option without development
     rows fails. Raises InputError for gold outside the options. Decision-unlearning specification, section 3.
     """
+    right, probability, target = _scored(gold, p, options)
+    classes = []
+    for place, option in enumerate(options):
+        reason = "out of scope: never a deletion target" if option == out_of_scope else ""
+        own = target == place
+        classes.append(
+            _unit(option, right[own], probability[own], least_accuracy, least_gold_probability, reason)
+        )
+    return AcquisitionGate(
+        seed=seed,
+        least_accuracy=least_accuracy,
+        least_gold_probability=least_gold_probability,
+        classes=tuple(classes),
+    )
+
+
+def association_gate(
+    gold: Sequence[str],
+    p: Floats,
+    options: Sequence[str],
+    row_ids: Sequence[str],
+    clustering: Clustering,
+    *,
+    seed: int,
+    least_accuracy: float = LEAST_ASSOCIATION_ACCURACY,
+) -> AcquisitionGate:
+    """The gate of every cluster from the full model's development predictions.
+
+    gold, row_ids (N,); p (N, C); options (C,). A cluster passes when it has enough training and development
+    rows and at least `least_accuracy` of its development rows are right, inclusive; the mean gold probability
+    is stated and not asked for. Raises InputError for gold outside the options. Decision-unlearning
+    specification, section 3.
+    """
+    right, probability, _ = _scored(gold, p, options)
+    of: Mapping[str, str] = clustering.units("development")
+    unit = np.array([of.get(row, "") for row in row_ids], dtype=object)
+    classes = []
+    for cluster in clustering.clusters:
+        own = unit == cluster.unit
+        classes.append(
+            _unit(cluster.unit, right[own], probability[own], least_accuracy, None, cluster.too_small)
+        )
+    return AcquisitionGate(
+        seed=seed, least_accuracy=least_accuracy, least_gold_probability=None, classes=tuple(classes)
+    )
+
+
+def _scored(gold: Sequence[str], p: Floats, options: Sequence[str]) -> tuple[Bools, Floats, Places]:
+    """(N,) whether the argmax is gold, the gold probability and the gold column of each row."""
     column = {option: place for place, option in enumerate(options)}
     if p.shape != (len(gold), len(options)):
         raise ValueError(f"p must be ({len(gold)}, {len(options)}), found {p.shape}")
@@ -91,32 +153,25 @@ def acquisition_gate(
             "score the rows under the schema of their data",
         )
     target = np.array([column[option] for option in gold], dtype=np.int64)
-    right = p.argmax(axis=1) == target
     probability = np.asarray(p, dtype=np.float64)[np.arange(len(gold)), target]
-    classes = []
-    for place, option in enumerate(options):
-        own = target == place
-        rows = int(own.sum())
-        accuracy = float(right[own].mean()) if rows else None
-        mean = float(probability[own].mean()) if rows else None
-        reason = _reason(accuracy, mean, least_accuracy, least_gold_probability)
-        if option == out_of_scope:
-            reason = "out of scope: never a deletion target"
-        classes.append(
-            ClassAcquisition(
-                option=option,
-                rows=rows,
-                accuracy=accuracy,
-                mean_gold_probability=mean,
-                passed=not reason,
-                reason=reason,
-            )
-        )
-    return AcquisitionGate(
-        seed=seed,
-        least_accuracy=least_accuracy,
-        least_gold_probability=least_gold_probability,
-        classes=tuple(classes),
+    return p.argmax(axis=1) == target, probability, target
+
+
+def _unit(
+    name: str, right: Bools, probability: Floats, least_accuracy: float, least_mean: float | None, fault: str
+) -> ClassAcquisition:
+    """One unit's gate from its own rows. fault: why it fails whatever the model knows, or ""."""
+    rows = len(right)
+    accuracy = float(right.mean()) if rows else None
+    mean = float(probability.mean()) if rows else None
+    reason = fault or _reason(accuracy, mean, least_accuracy, least_mean)
+    return ClassAcquisition(
+        option=name,
+        rows=rows,
+        accuracy=accuracy,
+        mean_gold_probability=mean,
+        passed=not reason,
+        reason=reason,
     )
 
 
@@ -125,9 +180,10 @@ def gate_exceptions(
 ) -> tuple[GateException, ...]:
     """Units of `request` that fail `gate`, the gate at a later seed: recorded, never reselected.
 
-    units: the options looked at; default the forgotten ones, none for custom deletion.
+    units: those looked at; default the request's, none for example and custom deletion.
     """
-    failed = [gate.of(unit) for unit in (request.forgotten if units is None else units)]
+    own = request.units if request.granularity in ("class", "association") else ()
+    failed = [gate.of(unit) for unit in (own if units is None else units)]
     return tuple(
         GateException(
             seed=gate.seed,
@@ -162,13 +218,15 @@ def intervention_gate(
     return "displacement within noise" if noisy else "passed"
 
 
-def _reason(accuracy: float | None, mean: float | None, least_accuracy: float, least_mean: float) -> str:
-    """Why an option fails, "" when it passes."""
+def _reason(
+    accuracy: float | None, mean: float | None, least_accuracy: float, least_mean: float | None
+) -> str:
+    """Why a unit fails, "" when it passes."""
     if accuracy is None or mean is None:
         return "no development rows"
     faults = []
     if accuracy < least_accuracy:
         faults.append(f"accuracy {accuracy:.3f} < {least_accuracy:.2f}")
-    if mean < least_mean:
+    if least_mean is not None and mean < least_mean:
         faults.append(f"mean gold probability {mean:.3f} < {least_mean:.2f}")
     return ", ".join(faults)

@@ -12,6 +12,7 @@ from vestige.contracts import Record
 from vestige.data.assemble import text_key
 from vestige.data.intents import IntentData
 from vestige.deletion.bundles import DEVELOPMENT_BUNDLE, BundlePlan, hash_order, hash_units, plan_bundles
+from vestige.deletion.clusters import Clustering, parent_of
 from vestige.errors import InputError, did_you_mean, first_five, shown
 from vestige.seeds import digest
 
@@ -21,9 +22,11 @@ __all__ = [
     "DeletionRequest",
     "GateException",
     "Granularity",
+    "association_request",
     "check_granularity",
     "class_request",
     "custom_request",
+    "example_request",
     "hash_order",
     "hash_units",
     "plan_bundles",
@@ -31,7 +34,9 @@ __all__ = [
     "tuning_rows",
 ]
 
-Granularity = Literal["class", "custom"]
+Granularity = Literal["class", "association", "example", "custom"]
+
+NO_GATE = "example deletion has no acquisition gate: rows are drawn whatever the full model knows of them"
 
 _NOT_PREDICATES = ("text", "gold", "split")
 
@@ -50,9 +55,10 @@ class DeletionRequest(Record):
     """Rows to delete, with everything needed to say where they came from.
 
     bundle: a label only. salt, seed: of the hash order and of the model that decided eligibility. column:
-    of a custom predicate, "" for class deletion and for given rows. units: as named (class) or sorted.
-    unit_of: row id -> unit. forgotten: the options of a class deletion, empty for a custom one. exceptions:
-    later failures of the acquisition gate. notes: what a reader should know, no texts, no ids.
+    of a custom predicate, "" otherwise. units: as named (class, association) or sorted. unit_of: row id ->
+    unit. forgotten: the options of a class deletion, else empty. clusters_sha256: of the clustering that an
+    association's units come from, else "". exceptions: later failures of the acquisition gate. notes: what a
+    reader should know, no texts, no ids.
     The hashes are checked against the contents whenever a record is made or read.
     """
 
@@ -68,6 +74,7 @@ class DeletionRequest(Record):
     units: tuple[str, ...] = Field(min_length=1)
     unit_of: dict[str, str] = Field(min_length=1)
     forgotten: tuple[str, ...] = ()
+    clusters_sha256: str = ""
     exceptions: tuple[GateException, ...] = ()
     notes: tuple[str, ...] = ()
     units_sha256: str = ""
@@ -101,6 +108,22 @@ class DeletionRequest(Record):
         """The deleted training rows, sorted."""
         return tuple(sorted(self.unit_of))
 
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """Options that candidate sets are built around: the classes, or an association's parents, each once.
+
+        Empty for example and custom deletion. They count for candidate sets only: forgotten mass is of
+        `forgotten`.
+        """
+        if self.granularity == "association":
+            return tuple(dict.fromkeys(parent_of(unit) for unit in self.units))
+        return self.forgotten
+
+    @property
+    def unit_kind(self) -> str:
+        """What a unit is, for reports: "class", "association", "row" or the column's name."""
+        return self.granularity if self.granularity in ("class", "association") else self.column or "row"
+
     def with_exceptions(self, exceptions: Iterable[GateException]) -> DeletionRequest:
         """The same request with further exceptions; its identity is unchanged."""
         return self.model_copy(update={"exceptions": (*self.exceptions, *exceptions)})
@@ -112,7 +135,8 @@ def check_granularity(name: str) -> Granularity:
     for known in supported:
         if name == known:
             return known
-    raise InputError("granularity", shown(name), " or ".join(supported), did_you_mean(name, supported))
+    listed = f"{', '.join(supported[:-1])} or {supported[-1]}"
+    raise InputError("granularity", shown(name), listed, did_you_mean(name, supported))
 
 
 def class_request(
@@ -169,6 +193,88 @@ def class_request(
     )
 
 
+def association_request(
+    data: IntentData,
+    units: Sequence[str],
+    clustering: Clustering,
+    *,
+    bundle: str,
+    purpose: str,
+    salt: str = "",
+    seed: int,
+    size: int | None = None,
+) -> DeletionRequest:
+    """The training rows of the clusters `units`; the other clusters of their parents stay.
+
+    size: how many a bundle should have, noted where there are fewer. Raises InputError for an unknown
+    cluster, one twice, two of one parent, and a clustering of other data.
+    """
+    place = f"bundle {bundle}"
+    if clustering.data_sha256 != data.sha256:
+        raise InputError(
+            place,
+            "clusters of other data",
+            f"clusters of '{data.name}'",
+            "cluster the same data, split alike",
+        )
+    known = [cluster.unit for cluster in clustering.clusters]
+    for unit in units:
+        if unit not in known:
+            raise InputError(
+                f"cluster {shown(unit)}", "no such cluster", "parent#j", did_you_mean(unit, known)
+            )
+    if not units:
+        raise InputError(place, "no clusters to delete", "at least one", "name one")
+    parents = Counter(parent_of(unit) for unit in units)
+    if twice := [parent for parent, count in parents.items() if count > 1]:
+        raise InputError(
+            place, f"two clusters of {shown(twice[0])}", "one cluster of each intent", "remove one of them"
+        )
+    unit_of = {row: unit for unit in units for row in clustering.of(unit).train}
+    notes = list(_notes(data, set(unit_of), lost_by_intent=set()))
+    if size is not None and len(units) < size:
+        notes.append(f"bundle {bundle} has {len(units)} sub-intents instead of {size}: no more were eligible")
+    return DeletionRequest(
+        dataset=data.name,
+        data_sha256=data.sha256,
+        bundle=bundle,
+        granularity="association",
+        purpose=purpose,
+        salt=salt,
+        seed=seed,
+        units=tuple(units),
+        unit_of=unit_of,
+        clusters_sha256=clustering.sha256,
+        notes=tuple(notes),
+    )
+
+
+def example_request(
+    data: IntentData, row_ids: Iterable[str], *, bundle: str, purpose: str, salt: str = "", seed: int
+) -> DeletionRequest:
+    """Training rows drawn without regard to what they say, each its own unit.
+
+    Raises InputError for an unknown row, a row twice, one outside the training split or of the out-of-scope
+    option, and when no row or every row would go.
+    """
+    made = custom_request(
+        data,
+        row_ids=row_ids,
+        bundle=bundle,
+        purpose=purpose,
+        salt=salt,
+        seed=seed,
+        subject=f"bundle {bundle}",
+    )
+    return DeletionRequest.model_validate(
+        {
+            **made.model_dump(exclude={"units_sha256", "rows_sha256", "sha256"}),
+            "granularity": "example",
+            "notes": (*made.notes, NO_GATE),
+        }
+    )
+
+
 def custom_request(
     data: IntentData,
     *,
@@ -178,6 +284,7 @@ def custom_request(
     purpose: str,
     salt: str = "",
     seed: int,
+    subject: str = "custom deletion",
 ) -> DeletionRequest:
     """Given training rows, or those that a predicate `column=value` picks; several name one column.
 
@@ -187,7 +294,7 @@ def custom_request(
     """
     if (where is None) == (row_ids is None):
         raise InputError(
-            "custom deletion",
+            subject,
             "both a predicate and row ids" if where is not None else "neither a predicate nor row ids",
             "exactly one",
             "give where (column=value) or row_ids",
@@ -197,19 +304,19 @@ def custom_request(
     else:
         column, unit_of = (
             "",
-            {row_id: row_id for row_id in _given(data, list(() if row_ids is None else row_ids))},
+            {row_id: row_id for row_id in _given(data, list(() if row_ids is None else row_ids), subject)},
         )
     train = data.rows("train")
     beyond = train[train["row_id"].isin(list(unit_of)) & (train["gold"] == data.out_of_scope)]
     if len(beyond):
         raise InputError(
-            "custom deletion",
+            subject,
             f"{len(beyond)} rows of the out-of-scope option",
             "rows of intents: out-of-scope rows are never deleted",
             "leave them out, or load the data without out_of_scope: it is then an option like any other",
         )
     if len(unit_of) == len(train):
-        raise _nothing_left("custom deletion", len(train))
+        raise _nothing_left(subject, len(train))
     return DeletionRequest(
         dataset=data.name,
         data_sha256=data.sha256,
@@ -301,9 +408,8 @@ def _matching(data: IntentData, predicates: Sequence[str]) -> tuple[str, dict[st
     return column, dict(zip(train.loc[chosen, "row_id"].tolist(), cells[chosen].tolist(), strict=True))
 
 
-def _given(data: IntentData, row_ids: list[str]) -> list[str]:
+def _given(data: IntentData, row_ids: list[str], subject: str) -> list[str]:
     """Row ids checked: known, trained, each once."""
-    subject = "custom deletion"
     if not row_ids:
         raise InputError(subject, "no row ids", "at least one", "name rows")
     if len(set(row_ids)) != len(row_ids):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from vestige.contracts import Floats
 from vestige.data.intents import IntentData
+from vestige.deletion.clusters import Clustering, Embed, unit_vectors
 from vestige.deletion.requests import DeletionRequest
 from vestige.errors import InputError, did_you_mean, first_five, shown
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Embed", "build_views", "nearest_training_rows"]
-
-Embed = Callable[[Sequence[str]], Floats]
-"""(n,) texts -> (n, d) vectors; they need not be normalised."""
 
 _BLOCK = 512  # rows compared at once, so that memory stays at 512 x training rows
 
@@ -30,16 +27,19 @@ def build_views(
     split: Literal["evaluation", "development"] = "evaluation",
     embed: Embed | None = None,
     supplied_g: Iterable[str] | Mapping[str, str] | None = None,
+    clusters: Clustering | None = None,
 ) -> pd.DataFrame:
     """Columns row_id, view ("F", "G", "R") and unit, sorted by view and row_id; each row in one view.
 
     F: the deleted training rows with their units. G: rows of `split` that the deletion should reach but that
-    no model was trained on: class deletion, those of the classes; custom deletion, those whose nearest
-    training row by the cosine of `embed` is deleted, with its unit, or `supplied_g`: row ids, or row id ->
-    unit. R: all other rows of `split`, out-of-scope rows among them; their unit is their gold option.
-    Supplied ids without units take the request's only unit, else their own value of its column where that is
-    one of its units, else their own row id. Raises InputError: a request of other data, an empty view,
-    neither or both of embed and supplied_g for custom deletion. Decision-unlearning specification, section 3.
+    no model was trained on: class deletion, those of the classes; association, those of the parent that lie
+    nearest to a deleted cluster of `clusters`; example and custom deletion, those whose nearest training row
+    by the cosine of `embed` is deleted, with its unit; custom deletion also `supplied_g` instead: row ids, or
+    row id -> unit. R: all other rows of `split`, out-of-scope rows among them; their unit is their gold
+    option. Supplied ids without units take the request's only unit, else their own value of its column where
+    that is one of its units, else their own row id. Raises InputError: a request of other data or of other
+    clusters, an empty view, neither or both of embed and supplied_g. Decision-unlearning specification,
+    section 3.
     """
     import pandas as pd
 
@@ -58,16 +58,21 @@ def build_views(
             "load the data with the same settings, or make the request anew",
         )
     rows = data.rows(split)
+    if supplied_g is not None and request.granularity != "custom":
+        raise InputError(
+            "views",
+            f"supplied G rows with {request.granularity} deletion",
+            "custom deletion",
+            "leave supplied_g out",
+        )
     if request.granularity == "class":
-        if supplied_g is not None:
-            raise InputError(
-                "views", "supplied G rows with class deletion", "custom deletion", "leave supplied_g out"
-            )
         chosen = rows[rows["gold"].isin(list(request.units))]
         unseen = dict(zip(chosen["row_id"].tolist(), chosen["gold"].tolist(), strict=True))
+    elif request.granularity == "association":
+        unseen = _nearest_clusters(request, split, clusters)
     elif (embed is None) == (supplied_g is None):
         raise InputError(
-            "views of a custom deletion",
+            f"views of {request.granularity} deletion",
             "neither a sentence encoder nor rows for G"
             if embed is None
             else "both an encoder and rows for G",
@@ -102,13 +107,9 @@ def nearest_training_rows(data: IntentData, rows: pd.DataFrame, embed: Embed) ->
     """
     train = data.rows("train")
     texts = sorted(set(train["text"].tolist()) | set(rows["text"].tolist()))
-    vectors = np.asarray(embed(texts), dtype=np.float64)
-    if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
+    vectors = unit_vectors(embed(texts))
+    if len(vectors) != len(texts):
         raise ValueError(f"embed must give ({len(texts)}, d) finite vectors, found shape {vectors.shape}")
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not (norms > 0).all():
-        raise ValueError("embed must give no zero vector")
-    vectors /= norms
     place = {text: row for row, text in enumerate(texts)}
     first: dict[int, str] = {}
     for text, row_id in zip(train["text"], train["row_id"], strict=True):
@@ -121,6 +122,20 @@ def nearest_training_rows(data: IntentData, rows: pd.DataFrame, embed: Embed) ->
         cosine = np.round(wanted[start : start + _BLOCK] @ vectors[candidates].T, 9)
         nearest += [ids[column] for column in cosine.argmax(axis=1)]
     return nearest
+
+
+def _nearest_clusters(request: DeletionRequest, split: str, clusters: Clustering | None) -> dict[str, str]:
+    """Row id -> deleted cluster of the rows of `split` that lie nearest to it inside its parent."""
+    if clusters is None or clusters.sha256 != request.clusters_sha256:
+        raise InputError(
+            f"views of bundle {request.bundle}",
+            "no clusters" if clusters is None else "clusters of another request",
+            "the clusters that the request was made from",
+            "pass the clustering with it, or make the request anew",
+        )
+    of = clusters.units("evaluation" if split == "evaluation" else "development")
+    deleted = set(request.units)
+    return {row: unit for row, unit in of.items() if unit in deleted}
 
 
 def _supplied(
@@ -171,7 +186,7 @@ def _supplied(
 def _refuse_empty(frame: pd.DataFrame, request: DeletionRequest, split: str) -> None:
     present = set(frame["view"].tolist())
     for view, remedy in (
-        ("G", "name unseen rows with supplied_g" if request.granularity == "custom" else f"add {split} rows"),
+        ("G", "name unseen rows with g_rows" if request.granularity == "custom" else f"add {split} rows"),
         ("R", "delete fewer units"),
     ):
         if view not in present:

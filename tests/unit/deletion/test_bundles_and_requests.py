@@ -222,8 +222,9 @@ def test_deleting_every_row_is_refused() -> None:
 
 
 def test_other_granularities_are_refused_with_what_is_supported() -> None:
-    assert check_granularity("class") == "class"
-    assert "class or custom" in refusal(check_granularity, "association")
+    assert check_granularity("association") == "association"
+    assert "did you mean 'association'?" in refusal(check_granularity, "asociation")
+    assert "class, association, example or custom" in refusal(check_granularity, "row")
 
 
 def test_tuning_rows_are_a_hash_chosen_part() -> None:
@@ -242,3 +243,12 @@ def test_clinc150_out_of_scope_is_no_target(shared_data: Path) -> None:
     assert "the out-of-scope option" in refusal(of_classes, data, "oos")
     request = of_classes(data, *hash_order([o for o in data.schema().ids if o != "oos"], "vestige")[:8])
     assert 790 <= len(request.row_ids) <= 800
+
+
+def test_the_last_bundle_may_be_short_but_not_empty() -> None:
+    plan = plan_bundles("abcdefg", "s", 3, 3, short=True)
+    assert [len(units) for units in plan.bundles.values()] == [3, 3, 1]
+    assert plan.left == 0
+    assert "6 eligible units; needed 7 for 3 bundles of 3, the last of at least 1" in refusal(
+        plan_bundles, "abcdef", "s", 3, 3, short=True
+    )
