@@ -105,7 +105,7 @@ def keys(folder: Folder) -> Finding:
         found.need(one["key"] != other["key"], f"registry key {one['key'][:16]} occurs twice")
         same = ("label", "bundle")
         twins = all(one[name] == other[name] for name in same) and all(
-            one["identity"][name] == other["identity"][name] for name in ("seed", "granularity")
+            one["identity"][name] == other["identity"][name] for name in ("seed", "granularity", "candidates")
         )
         found.need(not twins, f"label '{one['label']}' stands for two configurations")
     return found
@@ -304,38 +304,35 @@ def coverage(folder: Folder) -> Finding:
     done = {(record["kind"], record["identity"].get("seed")) for record in folder.nodes.values()}
     for kind, seed in sorted(planned_seeds):
         found.need((kind, seed) in done, f"no {kind} model of seed {seed}")
-    entries = {(entry["bundle"], entry["identity"]["seed"], entry["label"]) for entry in folder.evaluations}
     if not folder.assessments and not folder.evaluations:
         found.unchecked.append("no evaluation was made yet: a tuned or interrupted study")
         return found
-    for bundle in plan.bundles:
-        for seed in plan.seeds:
-            name = f"{bundle}-s{seed}"
-            if not found.need(name in folder.assessments, f"no assessment of bundle {bundle}, seed {seed}"):
-                continue
-            labels = {
-                model["label"] for model in folder.assessments[name]["models"] if model["role"] == "unlearned"
-            }
-            mine = [
-                item
-                for item in folder.evaluations
-                if (item["bundle"], item["identity"]["seed"]) == (bundle, seed)
-            ]
+    wanted = {
+        f"{bundle}-s{seed}" + (f"-{candidates}" if candidates != "S0" else ""): (bundle, seed)
+        for bundle in plan.bundles
+        for seed in plan.seeds
+        for candidates in plan.candidates
+    }
+    for name, (bundle, seed) in wanted.items():
+        if not found.need(name in folder.assessments, f"no assessment {name}"):
+            continue
+        labels = {
+            model["label"] for model in folder.assessments[name]["models"] if model["role"] == "unlearned"
+        }
+        mine = [item for item in folder.evaluations if item["assessment"] == f"assessments/{name}.json"]
+        same = all((item["bundle"], item["identity"]["seed"]) == (bundle, seed) for item in mine)
+        found.need(
+            same and len(mine) == len(plan.methods),
+            f"{name}: {len(mine)} of {len(plan.methods)} evaluations listed",
+        )
+        for item in mine:
+            excused = item["identity"]["unlearned"] in failures
             found.need(
-                len(mine) == len(plan.methods),
-                f"{name}: {len(mine)} of {len(plan.methods)} evaluations listed",
+                item["label"] in labels or excused, f"{name}: '{item['label']}' was planned and is missing"
             )
-            for item in mine:
-                excused = item["identity"]["unlearned"] in failures
-                found.need(
-                    item["label"] in labels or excused,
-                    f"{name}: '{item['label']}' was planned and is missing",
-                )
-            found.need(
-                labels <= {label for b, s, label in entries if (b, s) == (bundle, seed)},
-                f"{name}: a model that was not planned",
-            )
-    extra = set(folder.assessments) - {f"{bundle}-s{seed}" for bundle in plan.bundles for seed in plan.seeds}
+        listed = {item["label"] for item in mine}
+        found.need(labels <= listed, f"{name}: a model that was not planned")
+    extra = set(folder.assessments) - set(wanted)
     found.noted += [f"assessments/{name}.json is not in the present plan" for name in sorted(extra)]
     return found
 

@@ -22,6 +22,7 @@ TOLERANCE = 1e-12
 """Largest difference of a recomputed value or bound: sums are added in another order here. It is scaled up
 for a ratio by its denominator's mean, and for a square root by the root."""
 _Z = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
+UTILITY = ("delta_accuracy", "delta_ece")
 Key = tuple[str, str, str]
 
 
@@ -99,18 +100,41 @@ def probabilities(folder: Folder) -> Finding:
         found.need(len(set(table.row_ids)) == len(table.row_ids), f"{name}: a row twice")
     for stem, stored in folder.assessments.items():
         bundle = stem.rsplit("-s", 1)[0]
+        offered = _offered(folder, stored, bundle, found, stem)
         view = {row[0]: row[1:] for row in folder.views[f"{bundle}-evaluation"]}
         for source in stored["sources"]:
             table = folder.table(source["path"])
             place = f"{stem}, {source['label']}"
             mine = dict(zip(table.row_ids, zip(table.view, table.unit, strict=True), strict=True))
-            found.need(mine == view, f"{place}: its rows are not those of views/{bundle}-evaluation.csv")
             record = folder.nodes[Path(source["path"]).parent.name]
+            if offered is None:
+                same = mine == view and record["identity"]["candidates"] == "S0"
+            else:
+                same = mine.items() <= view.items() and set(table.gold) <= set(table.options)
+                same = same and all(row in mine for row, (name, _) in view.items() if name != "R")
+                same = same and list(table.options) == offered
+                same = same and record["identity"]["candidates"] == {
+                    "set": stored["candidates"],
+                    "options": offered,
+                }
+            found.need(same, f"{place}: its rows are not those of views/{bundle}-evaluation.csv")
             found.need(
                 record["result"]["sha256"] == source["sha256"], f"{place}: another table than was assessed"
             )
             _right_model(folder, stored, source, record, found, place)
     return found
+
+
+def _offered(folder: Folder, stored: Any, bundle: str, found: Finding, stem: str) -> list[str] | None:
+    """Options that an assessment's candidate set offers; None: all of them."""
+    name = stored.get("candidates", "S0")
+    if name == "S0":
+        return None
+    offered: list[str] = folder.json(f"candidates/{bundle}.json")["sets"][name]
+    lost = set(stored["forgotten"])
+    found.need(lost <= set(offered), f"{stem}: {name} lacks a forgotten option")
+    found.need(len(offered) == 3 * len(lost) or not lost, f"{stem}: {name} offers {len(offered)} options")
+    return offered
 
 
 def _right_model(folder: Folder, stored: Any, source: Any, record: Any, found: Finding, place: str) -> None:
@@ -361,10 +385,12 @@ def decisions(folder: Folder) -> Finding:
     found = Finding(what="conditions")
     for stem, made in _recomputed(folder).items():
         gate = _intervention(made)
+        narrow = made.stored.get("candidates", "S0") != "S0"
+        start = _recomputed(folder)[stem.rsplit("-S", 1)[0]] if narrow else None
         corrected: dict[str, float] = {}
         for model in made.stored["models"]:
             if model["role"] == "unlearned":
-                _judge(made, model, gate, found, stem)
+                _judge(made, model, gate, found, stem, start)
                 if model["label"] in made.stored["family"]:
                     corrected[model["label"]] = model["p_value"].get("both")
         again = _holm({label: p for label, p in corrected.items() if isinstance(p, float)})
@@ -377,7 +403,9 @@ def decisions(folder: Folder) -> Finding:
     return found
 
 
-def _judge(made: Recomputed, model: Any, gate: str, found: Finding, stem: str) -> None:
+def _judge(
+    made: Recomputed, model: Any, gate: str, found: Finding, stem: str, start: Recomputed | None
+) -> None:
     label = model["label"]
     gains = {view: made.row.get((label, "gain", view)) for view in ("F", "G")}
     f, g = gains["F"], gains["G"]
@@ -400,12 +428,13 @@ def _judge(made: Recomputed, model: Any, gate: str, found: Finding, stem: str) -
     missing = [p for p in ps if isinstance(p, dict)]
     both = missing[0] if missing else max(ps)
     found.need(model["p_value"]["both"] == both, f"{place}: the p of both views is {both}")
-    decision = _decision(
-        gate,
-        (f, g),
-        made.row[label, "delta_accuracy", "R"].value,
-        made.row[label, "delta_ece", "R"].value,
-    )
+    change = [made.row[label, name, "R"].value for name in UTILITY]
+    if start is not None:
+        change = [start.row[label, name, "R"].value for name in UTILITY]
+        given = [model["utility"][name] for name in UTILITY]
+        same = all(abs(one - other) <= TOLERANCE for one, other in zip(change, given, strict=True))
+        found.need(same, f"{place}: feasibility was not judged on all options")
+    decision = _decision(gate, (f, g), change[0], change[1])
     found.need(decision == model["decision"], f"{place} is {decision}, recorded {model['decision']}")
     _equivalence(made, model, found, place)
 

@@ -15,6 +15,7 @@ from vestige.decision.schema import Schema
 from vestige.deletion.requests import DeletionRequest
 from vestige.errors import InputError, did_you_mean
 from vestige.seeds import digest
+from vestige.study.candidates import EVERYTHING, Offer, offered_rows
 from vestige.study.frozen import Frozen, check_frozen
 from vestige.study.jobs import PredictWork, TrainWork, UnlearnWork, Work
 from vestige.study.plan import Plan, checked
@@ -22,7 +23,6 @@ from vestige.study.protocol import Backend, Rows
 from vestige.study.store import Identity, canonical, node_key
 
 __all__ = [
-    "CANDIDATES",
     "Configuration",
     "Node",
     "Setting",
@@ -35,9 +35,6 @@ __all__ = [
     "table_hash",
     "unlearned_node",
 ]
-
-CANDIDATES = "S0"
-"""The candidate set that studies score under: all options."""
 
 Kind = Literal["full", "oracle", "unlearned", "predictions", "tuning"]
 
@@ -299,27 +296,37 @@ def unlearned_node(setting: Setting, request: DeletionRequest, seed: int, used: 
     )
 
 
-def predictions_node(setting: Setting, model: Node, table: pd.DataFrame, what: str, bundle: str = "") -> Node:
-    """The probabilities of a model on the rows of a view table.
+def predictions_node(
+    setting: Setting,
+    model: Node,
+    table: pd.DataFrame,
+    what: str,
+    bundle: str = "",
+    offer: Offer = EVERYTHING,
+) -> Node:
+    """The probabilities of a model on the rows of a view table whose gold is on offer.
 
-    what: "development" or "evaluation" rows. bundle: whose views they are, for the label.
+    what: "development" or "evaluation" rows. bundle: whose views they are, for the label. offer: the
+    candidate set, scored by a forward pass of its own.
     """
     named = model.label if model.kind == "unlearned" else f"the {model.label}"
     views = f"the {what} rows" + (f" of bundle {bundle}" if bundle else "")
+    under = "" if offer.options is None else f", under {offer.name}"
+    rows = offered_rows(setting, table, offer)
     return Node(
         kind="predictions",
-        label=f"probabilities of {named}, on {views}",
+        label=f"probabilities of {named}, on {views}{under}",
         identity={
             "data": setting.data.sha256,
             "schema": setting.schema.sha256,
-            "candidates": CANDIDATES,
+            "candidates": offer.identity,
             "model": model.key,
-            "rows": table_hash(table),
+            "rows": table_hash(rows),
             "what": what,
         },
-        work=PredictWork((model.kind, model.key), table),
+        work=PredictWork((model.kind, model.key), rows, offer.options),
         needs=(model.key,),
-        cost=len(table) * _SCORING,
+        cost=len(rows) * _SCORING,
     )
 
 
@@ -334,7 +341,12 @@ def _epochs(task: Record) -> float:
 
 
 def registry_entry(
-    setting: Setting, request: DeletionRequest, seed: int, used: Configuration, nodes: Mapping[str, Node]
+    setting: Setting,
+    request: DeletionRequest,
+    seed: int,
+    used: Configuration,
+    nodes: Mapping[str, Node],
+    offer: Offer = EVERYTHING,
 ) -> Identity:
     """The registry key of one evaluation: everything that changes a number, and what it is a result of.
 
@@ -355,7 +367,7 @@ def registry_entry(
         "backend": setting.backend.identity(setting.model),
         "rendering": plan.rendering,
         "map_seed": plan.map_seed,
-        "candidates": CANDIDATES,
+        "candidates": offer.identity,
         "seed": seed,
         "method": used.objective.name,
         "settings": used.settings.model_dump(mode="json"),

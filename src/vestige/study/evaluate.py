@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vestige.contracts import Assessment
+from vestige.contracts import Assessment, Undefined
 from vestige.decision.predictions import Predictions
 from vestige.deletion.requests import DeletionRequest
 from vestige.errors import InputError
 from vestige.seeds import digest
 from vestige.study.assess import AssessSettings, assess
+from vestige.study.candidates import Offer, suffix
 from vestige.study.cells import (
-    CANDIDATES,
     Configuration,
     Node,
     Setting,
@@ -27,6 +27,7 @@ from vestige.study.cells import (
     unlearned_node,
 )
 from vestige.study.deletions import Deletions
+from vestige.study.judge import UTILITY
 from vestige.study.store import Store, canonical
 from vestige.study.work import PREDICTIONS, load_node_predictions
 
@@ -35,16 +36,27 @@ __all__ = ["Cell", "assess_cell", "register"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One assessment: a request at a seed, with the nodes of its probabilities.
+    """One assessment: a request at a seed under a candidate set, with the nodes of its probabilities.
 
     fulls, oracles: by training seed, the compared one first.
     """
 
     bundle: str
     seed: int
+    offer: Offer
     fulls: tuple[tuple[int, Node], ...]
     oracles: tuple[tuple[int, Node], ...]
     unlearned: dict[str, Node] = field(default_factory=dict)
+
+    @property
+    def stem(self) -> str:
+        """File name of its records: `01-s17`, `01-s17-S1`."""
+        return f"{self.bundle}-s{self.seed}{suffix(self.offer.name)}"
+
+    @property
+    def assessment(self) -> str:
+        """Where its assessment lies in the run folder."""
+        return f"assessments/{self.stem}.json"
 
 
 def register(
@@ -69,10 +81,11 @@ def register(
                     "full": full_node(setting, cell.seed),
                     "oracle": oracle_node(setting, request, cell.seed),
                 },
+                cell.offer,
             )
             node = store.node("predictions", cell.unlearned[item.label].key)
             entry["predictions"] = f"nodes/{node.name}/{PREDICTIONS}"
-            entry["assessment"] = f"assessments/{cell.bundle}-s{cell.seed}.json"
+            entry["assessment"] = cell.assessment
             entries.append(entry)
     for one, other in itertools.combinations(entries, 2):
         if one["key"] == other["key"]:
@@ -92,10 +105,15 @@ def assess_cell(
     deletions: Deletions,
     used: Sequence[Configuration],
     cell: Cell,
-    name: str,
     entries: Sequence[Mapping[str, Any]],
+    first: Assessment | None = None,
 ) -> Assessment | None:
-    """Assess one cell, or read its assessment when nothing that it depends on changed."""
+    """Assess one cell, or read its assessment when nothing that it depends on changed.
+
+    first: the assessment of the same models under S0, which feasibility is judged on.
+    """
+    name = cell.assessment
+    utility = _utility(first) if first is not None else {}
     request = deletions.requests[cell.bundle]
     tables: dict[str, Predictions] = {}
 
@@ -121,7 +139,10 @@ def assess_cell(
         for entry in entries
         if entry["assessment"] == name and entry["label"] in present
     }
-    provenance["inputs"] = digest(canonical([provenance, setting.plan.draws, family(setting.plan, used)]))
+    inputs: list[Any] = [provenance, setting.plan.draws, family(setting.plan, used)]
+    if utility:
+        inputs.append({label: {k: str(v) for k, v in item.items()} for label, item in utility.items()})
+    provenance["inputs"] = digest(canonical(inputs))
     if store.has(name):
         old = Assessment.model_validate(store.json(name))
         if old.provenance.get("inputs") == provenance["inputs"]:
@@ -129,7 +150,8 @@ def assess_cell(
     for label, node in present.items():
         tables[label] = table(node, label)
     made = assess(
-        name=f"{setting.plan.name}, bundle {cell.bundle}, seed {cell.seed}",
+        name=f"{setting.plan.name}, bundle {cell.bundle}, seed {cell.seed}"
+        + (f", candidate set {cell.offer.name}" if cell.offer.options else ""),
         fulls=[table(node, _seeded("full", seed, cell)) for seed, node in fulls.items()],
         unlearned=tables,
         oracles=[table(node, _seeded("oracle", seed, cell)) for seed, node in oracles.items()],
@@ -138,6 +160,8 @@ def assess_cell(
             draws=setting.plan.draws,
             unit_kind="class" if request.granularity == "class" else request.column or "row",
             exceptions=_exceptions(setting, store, deletions, cell),
+            candidates=cell.offer.name,
+            utility=utility,
         ),
         condition=f"training seed {cell.seed}",
         stage=setting.plan.stage,
@@ -147,6 +171,15 @@ def assess_cell(
     )
     store.write(name, (made.to_json() + "\n").encode())
     return made
+
+
+def _utility(first: Assessment) -> dict[str, dict[str, float | Undefined]]:
+    """Changes of retained accuracy and calibration of every model under test."""
+    return {
+        model.label: {name: model.metrics[f"{name}.R"].value for name in UTILITY}
+        for model in first.models
+        if model.role == "unlearned"
+    }
 
 
 def _present(store: Store, nodes: Sequence[tuple[int, Node]]) -> dict[int, Node]:
@@ -220,7 +253,7 @@ def _provenance(
         "backend": setting.backend.identity(setting.model),
         "rendering": plan.rendering,
         "map_seed": plan.map_seed,
-        "candidates": CANDIDATES,
+        "candidates": cell.offer.identity,
         "seed": cell.seed,
         "primary_seed": plan.primary,
         "training_rows": len(setting.train_ids),

@@ -15,6 +15,7 @@ from vestige.contracts import Record
 from vestige.data.intents import DatasetSpec
 from vestige.errors import InputError, did_you_mean, shown
 from vestige.files import reading
+from vestige.study.candidates import refuse_undefined
 from vestige.study.deletion_plan import (
     CUSTOM_BUNDLE,
     DEVELOPMENT_BUNDLE,
@@ -88,7 +89,8 @@ class Plan(Record):
     noise_seeds: further full models, for the floor of full models. oracle_seeds: further oracles of each
     request, for the floor of oracles. family: labels that Holm's correction covers (default: the candidate
     methods of a confirmation, else none). primary_seed: decides eligibility; default the first seed.
-    draws: bootstrap resamples.
+    draws: bootstrap resamples. candidates: candidate sets that the finished models are scored under, S0 (all
+    options) among them.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Plan(Record):
     family: tuple[str, ...] | None = None
     primary_seed: int | None = None
     draws: int = Field(5000, ge=100)
+    candidates: tuple[Literal["S0", "S1", "S2"], ...] = ("S0",)
 
     @property
     def primary(self) -> int:
@@ -261,6 +264,8 @@ def _check(plan: Plan, subject: str) -> None:
             f"{subject}: map_seed", str(plan.map_seed), "none under the semantic rendering", "remove it"
         )
     check_deletion(plan.deletion, f"{subject}: deletion")
+    each_once(plan.candidates, f"{subject}: candidates")
+    refuse_undefined(plan.candidates, plan.deletion.granularity, f"{subject}: candidates")
     _check_methods(plan, subject)
 
 

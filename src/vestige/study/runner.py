@@ -13,6 +13,7 @@ import pandas as pd
 from vestige.contracts import Assessment, UnlearnSettings
 from vestige.errors import CheckFailed, Interrupted
 from vestige.seeds import digest
+from vestige.study.candidates import EVERYTHING, Offer, offers, suffix
 from vestige.study.cells import (
     Configuration,
     Node,
@@ -172,13 +173,17 @@ def _run(
     failures = workers.work_through(nodes)
     _note_failures(store, nodes, failures)
     entries = register(setting, store, deletions, used, cells)
-    assessments = {}
-    for cell in cells:
-        report.stage(f"assessing bundle {cell.bundle}, seed {cell.seed}")
-        name = f"assessments/{cell.bundle}-s{cell.seed}.json"
-        made = assess_cell(setting, store, deletions, used, cell, name, entries)
+    assessments: dict[str, Assessment] = {}
+    for cell in sorted(cells, key=lambda cell: cell.offer.options is not None):
+        report.stage(f"assessing bundle {cell.bundle}, seed {cell.seed}, {cell.offer.name}")
+        start = None
+        if cell.offer.options is not None:
+            start = assessments.get(dataclasses.replace(cell, offer=EVERYTHING).assessment)
+            if start is None:
+                continue
+        made = assess_cell(setting, store, deletions, used, cell, entries, start)
         if made is not None:
-            assessments[name] = made
+            assessments[cell.assessment] = made
     return StudyResult(store.root, assessments, tuple(failures))
 
 
@@ -238,29 +243,37 @@ def _cells(
     cells: list[Cell] = []
     models: list[Node] = []
     scores: list[Node] = []
+    offered = offers(setting, store, deletions)
     for bundle, request in deletions.requests.items():
         table = view_table(setting, store, request, "evaluation", deletions.held_out)
+        oracles = {seed: oracle_node(setting, request, seed) for seed in setting.plan.all_oracle_seeds}
+        unlearned = {
+            seed: {item.label: unlearned_node(setting, request, seed, item) for item in used}
+            for seed in setting.plan.seeds
+        }
+        models += [*oracles.values(), *(node for made in unlearned.values() for node in made.values())]
+        for offer in offered[bundle]:
 
-        def scored(model: Node, table: pd.DataFrame = table, bundle: str = bundle) -> Node:
-            node = predictions_node(setting, model, table, "evaluation", bundle)
-            models.append(model)
-            scores.append(node)
-            return node
+            def scored(
+                model: Node, table: pd.DataFrame = table, bundle: str = bundle, offer: Offer = offer
+            ) -> Node:
+                node = predictions_node(setting, model, table, "evaluation", bundle, offer)
+                scores.append(node)
+                return node
 
-        full = {seed: scored(node) for seed, node in fulls.items()}
-        oracle = {seed: scored(oracle_node(setting, request, seed)) for seed in setting.plan.all_oracle_seeds}
-        for seed in setting.plan.seeds:
-            cells.append(
-                Cell(
-                    bundle=bundle,
-                    seed=seed,
-                    fulls=_first(full, seed),
-                    oracles=_first(oracle, seed),
-                    unlearned={
-                        item.label: scored(unlearned_node(setting, request, seed, item)) for item in used
-                    },
+            full = {seed: scored(node) for seed, node in fulls.items()}
+            oracle = {seed: scored(node) for seed, node in oracles.items()}
+            for seed in setting.plan.seeds:
+                cells.append(
+                    Cell(
+                        bundle=bundle,
+                        seed=seed,
+                        offer=offer,
+                        fulls=_first(full, seed),
+                        oracles=_first(oracle, seed),
+                        unlearned={label: scored(node) for label, node in unlearned[seed].items()},
+                    )
                 )
-            )
     return cells, [*models, *scores]
 
 
@@ -314,10 +327,10 @@ def outline(plan: Plan, out: str | Path, *, execution: Execution | None = None) 
                 found.append(
                     Outline("unlearned", f"{label} on bundle {bundle}, seed {seed}", "after the gate", work)
                 )
-            done = store.has(f"assessments/{bundle}-s{seed}.json")
-            found.append(
-                Outline("assessment", f"bundle {bundle}, seed {seed}", "done" if done else "to do", 0.0)
-            )
+            for name in plan.candidates:
+                done = store.has(f"assessments/{bundle}-s{seed}{suffix(name)}.json")
+                label = f"bundle {bundle}, seed {seed}, {name}"
+                found.append(Outline("assessment", label, "done" if done else "to do", 0.0))
     return found
 
 

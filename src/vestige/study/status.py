@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from vestige.contracts import Record
 from vestige.methods import METHODS
+from vestige.study.candidates import ALL_OPTIONS, suffix
 from vestige.study.plan import Plan
 from vestige.study.store import Store, locked
 
@@ -66,9 +67,13 @@ def study_status(out: str | Path) -> StudyStatus:
         work.append(Work(kind=kind, label=label, state=state, note=failures.get(label, "")))
     for bundle in plan.bundles:
         for seed in plan.seeds:
-            name = f"assessments/{bundle}-s{seed}.json"
-            found: State = "done" if store.has(name) else "missing"
-            work.append(Work(kind="assessment", label=f"bundle {bundle}, seed {seed}", state=found))
+            for name in plan.candidates:
+                path = f"assessments/{bundle}-s{seed}{suffix(name)}.json"
+                found: State = "done" if store.has(path) else "missing"
+                under = "" if name == ALL_OPTIONS else f", {name}"
+                work.append(
+                    Work(kind="assessment", label=f"bundle {bundle}, seed {seed}{under}", state=found)
+                )
     return StudyStatus(
         name=plan.name,
         stage=plan.stage,
