@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from vestige.statistics import decide, feasible, replicates
+from vestige.statistics import Cell, decide, feasible, pooled_units, replicates
 
 Row = dict[str, str]
 
@@ -165,3 +166,24 @@ def test_progress_on_the_whole_schema_is_gain_over_displacement(paper: Path) -> 
             assert (signed(row["progress_lo"]) > 0) == (signed(match[f"gain_{view}_lo"]) > 0)
             compared += 1
     assert compared >= 8
+
+
+@pytest.mark.parametrize("view", ["f", "g"])
+def test_pooled_gain_of_clinc150(paper: Path, view: str) -> None:
+    """Six bundles tuned on their own development bundle; bundle 02 at two seeds counts once: 0.022.
+
+    Every bundle has eight intents, so that its printed gain stands for each of them.
+    """
+    cells = [
+        Cell(row["seed"], row["bundle"], np.full(8, float(row[f"gain_{view}"])))
+        for row in rows(paper, "dub_clinc.csv")
+        if row["run_label"] == "tuned__simnpo"
+    ]
+    assert len(cells) == 7
+    found = pooled_units(cells, view=view.upper(), condition="published cells", draws=100)
+    printed = [row for row in rows(paper, "dub_main_table3.csv") if row["setting"] == "pooled"]
+    assert [row["configuration"] for row in printed] == [f"Pooled, {found.units} intents"]
+    assert found.bundles == 6
+    assert round(found.estimate, 3) == float(printed[0][f"gain_{view}"]) == 0.022
+    # Averaging the seven cells would weigh bundle 02 twice.
+    assert round(float(np.mean([cell.unit_gains.mean() for cell in cells])), 3) != 0.022

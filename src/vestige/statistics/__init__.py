@@ -35,6 +35,8 @@ from vestige.statistics.hierarchical import (
     unit_means,
 )
 from vestige.statistics.multiplicity import holm, intersection_union, one_sided_p
+from vestige.statistics.pooled import PooledResult, pooled_units, seed_averaged
+from vestige.statistics.ranks import auc, auc_band
 from vestige.statistics.terms import difference, mean_of, ratio_of, value_of
 
 __all__ = [
@@ -47,7 +49,10 @@ __all__ = [
     "BootstrapResult",
     "Cell",
     "HierarchicalResult",
+    "PooledResult",
     "ReplicationResult",
+    "auc",
+    "auc_band",
     "bootstrap_rows",
     "bootstrap_two_views",
     "bootstrap_units",
@@ -66,10 +71,12 @@ __all__ = [
     "minimum_detectable",
     "nested_mean",
     "one_sided_p",
+    "pooled_units",
     "ratio_of",
     "replicates",
     "replication",
     "row_counts",
+    "seed_averaged",
     "unit_means",
     "upper_bound",
     "value_of",
