@@ -11,7 +11,7 @@ ATTACKS.register(
         title="recovery",
         question="how fast forgotten classes come back when a few of their rows are trained again, "
         "against a model that never saw them",
-        shows_not="that a record can be extracted; the oracle is adapted alike and only the difference counts",
+        shows_not="extraction of records; the oracle is adapted alike and only the difference counts",
         source="Wu and Lim 2026",
         models=("decision",),
         settings=AdaptSettings,

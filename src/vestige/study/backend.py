@@ -18,6 +18,7 @@ from vestige.files import write_text
 from vestige.methods import METHODS
 from vestige.study.plan import checked
 from vestige.study.protocol import Progress, Rows, Score
+from vestige.training.adaptation import AdaptSettings
 
 __all__ = ["STEPS", "TorchBackend"]
 
@@ -139,6 +140,69 @@ class TorchBackend:
             hooks=Hooks(progress=lambda step, steps, loss: progress(step, steps), on_epoch=ended),
         )
         return self._kept(model if keep else None, record, log, folder)
+
+    def adapt(
+        self,
+        *,
+        start: Path,
+        rows: Rows,
+        schema: Schema,
+        settings: AdaptSettings,
+        seed: int,
+        on_update: Callable[[int, Score], None],
+        progress: Progress,
+    ) -> dict[str, Any]:
+        from vestige.models.decision import load_decision_model
+        from vestige.training.adapt import adapt
+        from vestige.training.loop import Hooks, TrainRows
+
+        model = load_decision_model(start)
+        record, _ = adapt(
+            model,
+            TrainRows(rows.row_ids, rows.texts, rows.gold),
+            schema,
+            settings,
+            seed=seed,
+            on_update=lambda update: on_update(update, lambda texts: model.predict(texts, schema)),
+            hooks=Hooks(progress=lambda step, steps, loss: progress(step, steps)),
+        )
+        return record.model_dump(mode="json")
+
+    def fresh_heads(
+        self,
+        *,
+        start: Path,
+        rows: Rows,
+        schema: Schema,
+        settings: Record,
+        initialisations: Sequence[int],
+        texts: Sequence[str],
+        progress: Progress,
+    ) -> list[tuple[dict[str, Any], Floats]]:
+        from vestige.models.decision import load_decision_model
+        from vestige.training.adapt import FrozenReader, train_fresh_head
+        from vestige.training.loop import Hooks, TaskSettings, TrainRows
+
+        assert isinstance(settings, TaskSettings)
+        reader = FrozenReader(load_decision_model(start), schema)
+        found = []
+        for place, number in enumerate(initialisations):
+
+            def tell(step: int, steps: int, loss: float, place: int = place) -> None:
+                progress(place * steps + step, len(initialisations) * steps)
+
+            head = train_fresh_head(
+                reader,
+                TrainRows(rows.row_ids, rows.texts, rows.gold),
+                schema,
+                settings,
+                initialisation=number,
+                texts=texts,
+                hooks=Hooks(progress=tell),
+            )
+            record = head.record.model_dump(mode="json")
+            found.append(({**record, "initial_sha256": head.initial_sha256}, head.probs))
+        return found
 
     def predict(self, *, model: Path, texts: Sequence[str], schema: Schema, progress: Progress) -> Floats:
         from vestige.models.decision import load_decision_model

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from vestige.contracts import Floats, Objective, Record, UnlearnSettings
 from vestige.decision.schema import Schema
 from vestige.errors import InputError
+from vestige.training.adaptation import AdaptSettings
 
 __all__ = ["DEFAULT_BACKEND", "Backend", "Progress", "Rows", "Score", "Stop", "load_backend"]
 
@@ -102,6 +103,42 @@ class Backend(Protocol):
         """Unlearn from the model saved in `start`; save the result in `folder` unless `keep` is false.
 
         on_epoch(epoch from 1, score): called after each epoch over `forget`; False ends the work there.
+        """
+        ...
+
+    def adapt(
+        self,
+        *,
+        start: Path,
+        rows: Rows,
+        schema: Schema,
+        settings: AdaptSettings,
+        seed: int,
+        on_update: Callable[[int, Score], None],
+        progress: Progress,
+    ) -> dict[str, Any]:
+        """Fine-tune head and adapters of the model saved in `start` on `rows`; nothing is saved.
+
+        on_update(t, score): called at each of `settings.evaluations`, 0 before the first update. The order
+        of rows depends on the seed and their number alone.
+        """
+        ...
+
+    def fresh_heads(
+        self,
+        *,
+        start: Path,
+        rows: Rows,
+        schema: Schema,
+        settings: Record,
+        initialisations: Sequence[int],
+        texts: Sequence[str],
+        progress: Progress,
+    ) -> list[tuple[dict[str, Any], Floats]]:
+        """Train a new head for each initialisation on the frozen backbone of the model saved in `start`.
+
+        Returns for each: its record with `initial_sha256` of the untrained head, and the probabilities
+        (N, C) of `texts`. One initialisation has the same bytes on every checkpoint.
         """
         ...
 

@@ -1,0 +1,177 @@
+"""Who is exposed and who is evaluated in a recovery: chosen and checked before anything is adapted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vestige.attacks.exposure import exposed_rows, refuse_overlap, swap_pairs
+from vestige.attacks.records import SEEN, SWAP, UNSEEN, ExposureCounts, Population, SwapPair
+from vestige.errors import InputError
+from vestige.seeds import digest
+
+if TYPE_CHECKING:
+    from vestige.deletion.requests import DeletionRequest
+    from vestige.study.cells import Setting
+    from vestige.study.recovery_plan import RecoveryPlan
+
+__all__ = ["Evaluated", "RecoveryRows", "recovery_rows"]
+
+NOT_ENOUGH_SEEN = "a forgotten class has no deleted row beside the exposed ones"
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A row to score. gold: the option whose probability is followed. unit: class, or label-swap pair."""
+
+    population: Population
+    row_id: str
+    unit: str
+    gold: str
+
+
+@dataclass(frozen=True)
+class RecoveryRows:
+    """Rows of one request under one plan.
+
+    units: forgotten classes, sorted: unit i of every population belongs to class i. exposed, swap_exposed:
+    (k, adaptation seed) -> (row id, label trained), by class and hash order. seen_missing: why there is no
+    seen population, "" where there is one.
+    """
+
+    units: tuple[str, ...]
+    exposed: dict[tuple[int, int], tuple[tuple[str, str], ...]]
+    evaluated: tuple[Evaluated, ...] = field(repr=False)
+    pairs: tuple[SwapPair, ...] = ()
+    swap_exposed: dict[tuple[int, int], tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    swap_evaluated: tuple[Evaluated, ...] = field(default=(), repr=False)
+    seen_missing: str = ""
+    counts: ExposureCounts | None = None
+
+    def units_of(self, population: str) -> tuple[str, ...]:
+        """Unit names of a population in the order of its unit index."""
+        return tuple(pair.unit for pair in self.pairs) if population == SWAP else self.units
+
+    def sha256(self, which: Sequence[Evaluated]) -> str:
+        """Hash of rows to score with what is followed."""
+        return digest(*(part for row in which for part in (row.population, row.row_id, row.unit, row.gold)))
+
+
+def recovery_rows(setting: Setting, request: DeletionRequest, plan: RecoveryPlan) -> RecoveryRows:
+    """Choose and check every row set. Raises InputError for a budget above a class, too few retained classes,
+    a class without evaluation rows, and any overlap."""
+    if request.granularity != "class":
+        raise InputError(
+            f"recovery on bundle {request.bundle}",
+            f"a deletion of granularity '{request.granularity}'",
+            "a class deletion: recovery trains rows of whole forgotten classes and scores their unseen rows",
+            "run it on a study that deletes classes",
+        )
+    units = tuple(sorted(request.units))
+    train, evaluation = (_by_class(setting, split) for split in ("train", "evaluation"))
+    for name in units:
+        if not evaluation.get(name):
+            raise InputError(
+                f"class '{name}'", "no evaluation rows", "unseen rows to score", "add evaluation rows of it"
+            )
+    deleted = {name: [row for row, unit in request.unit_of.items() if unit == name] for name in units}
+    exposed = {
+        (k, seed): _labelled(exposed_rows(deleted, k, seed), {name: name for name in units})
+        for k, seed in plan.pairs
+    }
+    ever = {row for rows in exposed.values() for row, _ in rows}
+    evaluated = [Evaluated(UNSEEN, row, name, name) for name in units for row in evaluation[name]]
+    refuse_overlap(ever, [row.row_id for row in evaluated], UNSEEN)
+    missing = "" if plan.controls and plan.budgets else "controls were not asked for"
+    if not missing:
+        left = [
+            Evaluated(SEEN, row, name, name) for name in units for row in sorted(set(deleted[name]) - ever)
+        ]
+        if {row.unit for row in left} == set(units):
+            refuse_overlap(ever, [row.row_id for row in left], SEEN)
+            evaluated += left
+        else:
+            missing = NOT_ENOUGH_SEEN
+    made = RecoveryRows(units, exposed, _sorted(evaluated), seen_missing=missing)
+    if plan.controls and plan.budgets:
+        made = _with_swap(setting, made, plan, train, evaluation)
+    return _counted(made, request, plan)
+
+
+def _with_swap(
+    setting: Setting,
+    made: RecoveryRows,
+    plan: RecoveryPlan,
+    train: Mapping[str, Sequence[str]],
+    evaluation: Mapping[str, Sequence[str]],
+) -> RecoveryRows:
+    most = max(plan.budgets)
+    able = [
+        name
+        for name, rows in train.items()
+        if name != setting.data.out_of_scope and len(rows) >= most and evaluation.get(name)
+    ]
+    pairs = swap_pairs(made.units, able)
+    target = {pair.source: pair.target for pair in pairs}
+    sources = {pair.source: train[pair.source] for pair in pairs}
+    exposed = {
+        (k, seed): _labelled(exposed_rows(sources, k, seed, salt="label-swap rows"), target)
+        for k, seed in plan.pairs
+    }
+    scored = _sorted(
+        [Evaluated(SWAP, row, pair.unit, pair.target) for pair in pairs for row in evaluation[pair.source]]
+    )
+    refuse_overlap(
+        {row for rows in exposed.values() for row, _ in rows}, [row.row_id for row in scored], SWAP
+    )
+    return RecoveryRows(
+        made.units, made.exposed, made.evaluated, pairs, exposed, scored, seen_missing=made.seen_missing
+    )
+
+
+def _counted(made: RecoveryRows, request: DeletionRequest, plan: RecoveryPlan) -> RecoveryRows:
+    ever = {row for rows in made.exposed.values() for row, _ in rows}
+    swapped = {row for rows in made.swap_exposed.values() for row, _ in rows}
+    of = {name: {row.row_id for row in made.evaluated if row.population == name} for name in (UNSEEN, SEEN)}
+    scored = {row.row_id for row in made.swap_evaluated}
+    counts = ExposureCounts(
+        deleted=len(request.row_ids),
+        exposed=len(ever),
+        unseen=len(of[UNSEEN]),
+        seen=None if made.seen_missing else len(of[SEEN]),
+        swap_exposed=len(swapped) if made.pairs else None,
+        swap_evaluated=len(scored) if made.pairs else None,
+        exposed_in_unseen=len(ever & of[UNSEEN]),
+        exposed_in_seen=None if made.seen_missing else len(ever & of[SEEN]),
+        swap_exposed_in_evaluated=len(swapped & scored) if made.pairs else None,
+        nested=all(_nested(rows, plan) for rows in (made.exposed, made.swap_exposed) if rows),
+        units=made.units,
+        pairs=made.pairs,
+        note=made.seen_missing,
+    )
+    return RecoveryRows(**{**made.__dict__, "counts": counts})
+
+
+def _nested(exposed: Mapping[tuple[int, int], Sequence[tuple[str, str]]], plan: RecoveryPlan) -> bool:
+    return all(
+        set(exposed[small, seed]) <= set(exposed[large, seed])
+        for seed in plan.adapt_seeds
+        for small, large in zip(plan.budgets, plan.budgets[1:], strict=False)
+    )
+
+
+def _by_class(setting: Setting, split: str) -> dict[str, list[str]]:
+    rows = setting.data.rows("train" if split == "train" else "evaluation")
+    found: dict[str, list[str]] = {}
+    for row, gold in zip(rows["row_id"], rows["gold"], strict=True):
+        found.setdefault(str(gold), []).append(str(row))
+    return found
+
+
+def _labelled(rows: Mapping[str, Sequence[str]], label: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((row, label[name]) for name, chosen in rows.items() for row in chosen)
+
+
+def _sorted(rows: Sequence[Evaluated]) -> tuple[Evaluated, ...]:
+    return tuple(sorted(rows, key=lambda row: (row.population, row.row_id)))
