@@ -12,6 +12,7 @@ from torch import Tensor
 from vestige.contracts import Floats
 from vestige.errors import InputError, first_five
 from vestige.models.backbones import Backbone, load_backbone, quiet_loading
+from vestige.models.blocks import block_output
 from vestige.models.readers import length_groups, pad
 from vestige.models.trainable import TrainableModule, evaluation
 
@@ -55,6 +56,13 @@ class SequenceClassifier(TrainableModule):
             parts.append(self.model(input_ids=tokens, attention_mask=mask).logits)
         order = torch.tensor([i for group in groups for i in group])
         return torch.cat(parts)[torch.argsort(order)][:, columns]
+
+    def hidden(
+        self, utterance_ids: Sequence[Sequence[int]], schema: Schema, block: int
+    ) -> tuple[Tensor, Tensor]:
+        """See `TrainableModule.hidden`."""
+        tokens, mask = pad(utterance_ids, self.tokenizer.pad_token_id or 0)
+        return block_output(self.model, block, input_ids=tokens, attention_mask=mask), mask.bool()
 
     def predict(self, texts: Sequence[str], schema: Schema, *, batch_rows: int = 256) -> Floats:
         """(N,) texts -> (N, C) float64 probabilities, columns in the schema's order."""

@@ -56,6 +56,8 @@ class SchemaModel(TrainableModule):
         self.backbone = backbone.model
         self.head = DecisionHead(backbone.record.hidden_size, settings.head_width)
         self.reader = make_reader(settings.reader, backbone, settings.max_tokens)
+        self.temperature = 1.0
+        """Logits are divided by it; saved with the settings."""
 
     def tokenise(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, as the reader wants them."""
@@ -63,9 +65,18 @@ class SchemaModel(TrainableModule):
 
     def logits(self, utterance_ids: Sequence[Sequence[int]], schema: Schema) -> Tensor:
         """(n,) id lists -> (n, C) logits with gradient; the schema is read once for the batch."""
-        reading = self.reader.read(utterance_ids, self.reader.options(self.tokenise(schema.texts())))
-        out: Tensor = self.head(reading.utterances, reading.options)
+        return self._scores(utterance_ids, self.reader.options(self.tokenise(schema.texts())))
+
+    def _scores(self, utterance_ids: Sequence[Sequence[int]], options: Any) -> Tensor:
+        reading = self.reader.read(utterance_ids, options)
+        out: Tensor = self.head(reading.utterances, reading.options) / self.temperature
         return out
+
+    def hidden(
+        self, utterance_ids: Sequence[Sequence[int]], schema: Schema, block: int
+    ) -> tuple[Tensor, Tensor]:
+        """See `TrainableModule.hidden`; the options' own states are not in it."""
+        return self.reader.states(utterance_ids, self.tokenise(schema.texts()), block)
 
     def predict(self, texts: Sequence[str], schema: Schema, *, batch_rows: int = 256) -> Floats:
         """(N,) texts -> (N, C) float64 probabilities, columns in the schema's order.
@@ -79,8 +90,7 @@ class SchemaModel(TrainableModule):
             options = self.reader.options(self.tokenise(schema.texts()))
             for start in range(0, len(order), batch_rows):
                 rows = order[start : start + batch_rows]
-                reading = self.reader.read([ids[i] for i in rows], options)
-                logits = self.head(reading.utterances, reading.options).double().cpu()
+                logits = self._scores([ids[i] for i in rows], options).double().cpu()
                 probs[rows] = torch.softmax(logits, dim=-1)
         values: Floats = probs.numpy()
         return values
@@ -106,6 +116,7 @@ class SchemaModel(TrainableModule):
             "format": FORMAT,
             "settings": self.settings.model_dump(),
             "backbone": self.record.model_dump(),
+            "temperature": self.temperature,
         }
         (target / "model.json").write_text(
             json.dumps(text, indent=2, sort_keys=True) + "\n", encoding="utf-8"
@@ -179,6 +190,9 @@ def load_decision_model(folder: str | Path) -> SchemaModel:
             raise ValueError(f"format {text.get('format')!r}")
         settings = ModelSettings.model_validate(text["settings"])
         record = BackboneRecord.model_validate(text["backbone"])
+        temperature = float(text.get("temperature", 1.0))
+        if not 0 < temperature < float("inf"):
+            raise ValueError(f"temperature {temperature}")
     except (OSError, ValueError, KeyError, ValidationError) as error:
         raise InputError(
             str(source / "model.json"),
@@ -208,4 +222,5 @@ def load_decision_model(folder: str | Path) -> SchemaModel:
             "complete adapter and head files",
             "train or copy it again",
         ) from None
+    model.temperature = temperature
     return model

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vestige.errors import InputError, did_you_mean
+from vestige.models.blocks import block_output
 
 if TYPE_CHECKING:
     from vestige.models.backbones import Backbone
@@ -41,6 +42,15 @@ class Reader(Protocol):
 
     def read(self, utterance_ids: Sequence[Ids], options: Any) -> Reading:
         """Utterances given what `options` returned."""
+        ...
+
+    def states(
+        self, utterance_ids: Sequence[Ids], option_ids: Sequence[Ids], block: int
+    ) -> tuple[Tensor, Tensor]:
+        """Output of a 0-based block at the utterances' own tokens (n, L, d); mask (n, L) bool of the real ones.
+
+        Where utterances see the options, they are read after these; the options' states are not in it.
+        """
         ...
 
 
@@ -130,16 +140,38 @@ class EncoderReader:
         order = torch.tensor([i for group in groups for i in group], device=vectors.device)
         return Reading(utterances=vectors[torch.argsort(order)], options=options)
 
+    def states(
+        self, utterance_ids: Sequence[Ids], option_ids: Sequence[Ids], block: int
+    ) -> tuple[Tensor, Tensor]:
+        """See `Reader.states`: utterances are encoded apart, so that the options play no part."""
+        width = max(len(ids) for ids in utterance_ids)
+        groups = length_groups([len(ids) for ids in utterance_ids])
+        parts, masks = [], []
+        for group in groups:
+            tokens, mask, positions = self._padded([utterance_ids[i] for i in group])
+            attention = None if bool(mask.all()) else mask
+            hidden = block_output(
+                self.model, block, input_ids=tokens, attention_mask=attention, position_ids=positions
+            )
+            missing = width - tokens.shape[1]
+            parts.append(nn.functional.pad(hidden, (0, 0, 0, missing)))
+            masks.append(nn.functional.pad(mask, (0, missing)))
+        order = torch.tensor([i for group in groups for i in group], device=parts[0].device).argsort()
+        return torch.cat(parts)[order], torch.cat(masks)[order].bool()
+
     def _utterances(self, ids: Sequence[Ids]) -> Tensor:
-        tokens, mask = pad(ids, self._pad)
-        device = next(self.model.parameters()).device
-        tokens, mask = tokens.to(device), mask.to(device)
-        positions = (
-            torch.arange(tokens.shape[1], device=device)[None].expand_as(tokens) + self._first_position
-        )
+        tokens, mask, positions = self._padded(ids)
         hidden = self._hidden(tokens, mask, positions)
         weights = mask[..., None].to(hidden.dtype)
         return (hidden * weights).sum(1) / weights.sum(1)
+
+    def _padded(self, ids: Sequence[Ids]) -> tuple[Tensor, Tensor, Tensor]:
+        """Tokens, mask and positions, each (n, L), on the model's device."""
+        tokens, mask = pad(ids, self._pad)
+        device = next(self.model.parameters()).device
+        tokens, mask = tokens.to(device), mask.to(device)
+        positions = torch.arange(tokens.shape[1], device=device)[None].expand_as(tokens)
+        return tokens, mask, positions + self._first_position
 
     def _hidden(self, tokens: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
         full = bool(mask.all())

@@ -26,6 +26,13 @@ class TrainableModule(nn.Module):
         """(n,) id lists -> (n, C) log-probabilities with gradient."""
         return torch.log_softmax(self.logits(utterance_ids, schema), dim=-1)
 
+    def hidden(
+        self, utterance_ids: Sequence[Sequence[int]], schema: Schema, block: int
+    ) -> tuple[Tensor, Tensor]:
+        """(n,) id lists -> output of a 0-based block at the utterances (n, L, d), with gradient, and a mask
+        (n, L), True at their real tokens. Nothing above the block is computed."""
+        raise NotImplementedError(f"{type(self).__name__} shows no hidden states")
+
     def trainable_state(self) -> dict[str, Tensor]:
         """The parameters that training moves, by name; live references."""
         return {name: value for name, value in self.named_parameters() if value.requires_grad}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-__all__ = ["kl_from_reference", "kl_from_uniform", "nll", "npo", "simnpo"]
+__all__ = ["hidden_mse", "kl_from_reference", "kl_from_uniform", "nll", "npo", "simnpo"]
 
 
 def nll(target_log_probs: Tensor) -> Tensor:
@@ -43,6 +43,16 @@ def kl_from_reference(log_probs: Tensor, ref_log_probs: Tensor) -> Tensor:
 def kl_from_uniform(log_probs: Tensor) -> Tensor:
     """KL(uniform to p): -log C - mean over options of log p, mean over rows. (n, C); scalar in [0, inf)."""
     return -math.log(log_probs.shape[-1]) - log_probs.mean(-1).mean()
+
+
+def hidden_mse(hidden: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """Mean over rows of the mean squared difference at a row's real tokens.
+
+    hidden (n, L, d); target (n, L, d), or (d,) for all tokens alike; mask (n, L), True at real tokens, at
+    least one a row. Scalar in [0, inf).
+    """
+    squares = (hidden - target).square().mean(-1).masked_fill(~mask, 0.0)
+    return (squares.sum(-1) / mask.sum(-1)).mean()
 
 
 def finite(*values: Tensor) -> bool:
