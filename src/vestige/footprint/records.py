@@ -90,7 +90,8 @@ class CorpusRecord(Record):
 
     empty, one_token: documents that were skipped. windowed: documents longer than `max_length`, of which
     units are windows. units, tokens: per subset. overlap: mean share of tokens that two subsets have in
-    common, in [0, 1]. coincide: all subsets are the same. lengths: minimum, quartiles and maximum of the units' tokens.
+    common, in [0, 1]. coincide: all subsets are the same. lengths: minimum, quartiles and maximum of the
+    units' tokens.
     """
 
     name: str
@@ -160,8 +161,8 @@ class CorpusFootprint(Record):
     """One checkpoint on one corpus.
 
     fisher: CoFi. hessian: CHess. hessian_floor: shift between two probe seeds of the base, which shared
-    probes do not remove for changed models. fisher_linear: on the linear scale, never mixed with the thresholds.
-    layers, projections, modules: of the Fisher shift; modules holds every matrix, most shifted first.
+    probes do not remove for changed models. fisher_linear: on the linear scale, never mixed with the
+    thresholds. layers, projections, modules: of the Fisher shift; modules holds every matrix, most shifted first.
     documents: the most shifted, by absolute shift.
     """
 
@@ -259,4 +260,5 @@ class FootprintRecord(Record):
     def _repr_html_(self) -> str:
         from vestige.footprint.tables import footprint_html
 
-        return footprint_html(self)
+        text: str = footprint_html(self)
+        return text

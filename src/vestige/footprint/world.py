@@ -42,9 +42,8 @@ class World:
 
             flat = torch.cat([value.reshape(-1) for value in sums.values()])
             dist.all_reduce(flat)
-            for value, part in zip(
-                sums.values(), flat.split([value.numel() for value in sums.values()]), strict=True
-            ):
+            sizes = [value.numel() for value in sums.values()]
+            for value, part in zip(sums.values(), torch.split(flat, sizes), strict=True):
                 value.copy_(part.view_as(value))
         return sums
 
@@ -71,7 +70,7 @@ class World:
 
 @contextmanager
 def launched() -> Iterator[World]:
-    """The world that `accelerate launch` or torchrun set up, joined inside and left after; else one process."""
+    """The world `accelerate launch` or torchrun set up, joined inside and left after; else one process."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield World()
