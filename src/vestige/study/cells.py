@@ -36,7 +36,7 @@ __all__ = [
     "unlearned_node",
 ]
 
-Kind = Literal["full", "oracle", "unlearned", "predictions", "tuning"]
+Kind = Literal["full", "oracle", "unlearned", "predictions", "tuning", "recovery", "fresh-head"]
 
 # Work per row relative to one training row, for the estimate of the time left.
 _SCORING = 0.3
