@@ -77,6 +77,14 @@ class TorchBackend:
     def set_threads(self, threads: int) -> None:
         self._torch.set_num_threads(threads)
 
+    def build(self, *, schema: Schema, model: Record, seed: int, folder: Path) -> dict[str, Any]:
+        from vestige.models.decision import ModelSettings, build_decision_model
+
+        assert isinstance(model, ModelSettings)
+        shutil.rmtree(folder / MODEL, ignore_errors=True)
+        build_decision_model(model, seed=seed).save(folder / MODEL)
+        return {}
+
     def train(
         self,
         *,

@@ -71,6 +71,10 @@ class Backend(Protocol):
         """Use this many threads from now on in this process."""
         ...
 
+    def build(self, *, schema: Schema, model: Record, seed: int, folder: Path) -> dict[str, Any]:
+        """Save in `folder` the model that `train` of this seed starts from, untrained."""
+        ...
+
     def train(
         self,
         *,

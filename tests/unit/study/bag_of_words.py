@@ -73,6 +73,10 @@ class BagOfWords:
     def set_threads(self, threads: int) -> None:
         pass
 
+    def build(self, *, schema: Schema, model: Record, seed: int, folder: Path) -> dict[str, Any]:
+        _save(folder, generator(seed, "start").normal(0, 0.3, (WIDTH, len(schema.ids))))
+        return {}
+
     def train(
         self,
         *,
