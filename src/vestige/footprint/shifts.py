@@ -1,7 +1,7 @@
 """Relative shifts of a diagonal between two models, per weight, layer, projection and role.
 
-`shift = 100 |V(base) - V(after)| / |V(base)|`, Euclidean norms over the measured weights, V = log(|F| + floor)
-or F itself. Sums are float64; two equal diagonals shift by exactly 0. Ataee and Triantafillou 2026.
+`shift = 100 |V(base) - V(after)| / |V(base)|`, Euclidean norms over the measured weights,
+V = log(|F| + floor) or F itself. Sums are float64; two equal diagonals shift by exactly 0. Ataee and Triantafillou 2026.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def module_sums(
 
 def _sums(before: Tensor, now: Tensor, scale: Scale, floor: float) -> Sums:
     base = change = 0.0
-    for one, two in zip(before.reshape(-1).split(1 << 20), now.reshape(-1).split(1 << 20), strict=True):
+    for one, two in zip(*(torch.split(value.reshape(-1), 1 << 20) for value in (before, now)), strict=True):
         v, w = (_transformed(part, scale, floor) for part in (one, two))
         base += float(torch.dot(v, v))
         difference = v - w
@@ -104,7 +104,7 @@ def _transformed(values: Tensor, scale: Scale, floor: float) -> Tensor:
 def relative_shift(
     base: Mapping[str, Tensor], after: Mapping[str, Tensor], *, scale: Scale = "log", floor: float = FLOOR
 ) -> float:
-    """The shift over all weights, percent, at least 0. Raises InputError for a base that is zero everywhere."""
+    """The shift over all weights, percent, at least 0. Raises InputError for a base of zero everywhere."""
     total = _total(module_sums(base, after, scale=scale, floor=floor).values())
     if isinstance(total.shift, Undefined):
         raise InputError(

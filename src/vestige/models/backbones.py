@@ -178,9 +178,11 @@ def load_backbone(
     task: Task = "base",
     dtype: Literal["float32", "bfloat16"] = "float32",
     attn_implementation: str = "sdpa",
+    tokenizer: Any = None,
 ) -> Backbone:
     """Load in evaluation mode. GGUF weights are dequantised and lose their quantisation fields, so that the
     model trains and saves as any other; of a model that also sees or hears, the text part is kept.
+    tokenizer: used instead of the backbone's own, for checkpoints that were saved without one.
 
     Raises InputError when it is not found, or not in safetensors or GGUF; MissingDependency without torch,
     transformers or (for GGUF) gguf.
@@ -206,7 +208,7 @@ def load_backbone(
         options["use_safetensors"] = True
     try:
         with quiet_loading():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(
+            tokenizer = tokenizer or transformers.AutoTokenizer.from_pretrained(
                 source, **{key: options[key] for key in ("revision", "gguf_file") if key in options}
             )
             model = _loader(task, source, options).from_pretrained(
