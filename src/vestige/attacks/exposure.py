@@ -9,7 +9,7 @@ from vestige.deletion.bundles import hash_order
 from vestige.errors import InputError, did_you_mean
 from vestige.seeds import digest
 
-__all__ = ["SWAP_SALT", "exposed_rows", "refuse_overlap", "swap_pairs"]
+__all__ = ["SWAP_SALT", "chosen_labels", "exposed_rows", "refuse_overlap", "swap_pairs"]
 
 SWAP_SALT = "label-swap"
 

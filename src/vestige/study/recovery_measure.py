@@ -1,0 +1,321 @@
+"""From the tables of finished adaptations to contrasts with intervals. No torch.
+
+Row draws: one set for each population, shared by checkpoints, evaluations, budgets and adaptation seeds. Unit
+draws: one set for all populations, by unit index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from vestige.attacks.records import (
+    POPULATIONS,
+    SEEN,
+    SETTINGS_CAVEAT,
+    SWAP,
+    UNSEEN,
+    DirectContrast,
+    FreshHeadResult,
+    PooledRecovery,
+    Population,
+    RecoveryCurve,
+    RecoverySetting,
+    Threshold,
+)
+from vestige.contracts import Estimate, Floats, RowTerms, Undefined
+from vestige.metrics.recovery import (
+    THRESHOLDS,
+    average,
+    contrast_terms,
+    first_reached,
+    recovery_contrasts,
+    row_headroom_terms,
+)
+from vestige.statistics import (
+    ROW_SEEDS,
+    UNIT_SEED_OFFSET,
+    BootstrapResult,
+    bootstrap_rows,
+    bootstrap_two_views,
+    bootstrap_units,
+    bootstrap_units_two_views,
+    estimate,
+    mean_of,
+)
+from vestige.statistics.terms import ReasonedTerms, divide
+
+__all__ = ["CHECKPOINTS", "SEEDS", "Curves", "curves_of", "fresh_head_results", "measured"]
+
+CHECKPOINTS = ("full", "unlearned", "oracle")
+SEEDS: Mapping[str, int] = {
+    UNSEEN: ROW_SEEDS["G"],
+    SEEN: ROW_SEEDS["F"],
+    SWAP: ROW_SEEDS["R"],
+    "units": ROW_SEEDS["G"] + UNIT_SEED_OFFSET,
+}
+"""Unseen rows are rows of G, seen ones of F, those of the label swap of R; units are drawn once for all."""
+CONTRASTS = ("g_abs", "g_adj", "g_headroom")
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """One population. rows (N,): ids, sorted. unit_index (N,): `000`, `001`, ... p, correct: by (pair,
+    checkpoint), rows x evaluations (N, T)."""
+
+    rows: tuple[str, ...]
+    unit_index: tuple[str, ...]
+    p: dict[tuple[Pair, str], Floats]
+    correct: dict[tuple[Pair, str], Floats]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the tables give."""
+
+    settings: tuple[RecoverySetting, ...]
+    pooled: tuple[PooledRecovery, ...]
+    controls: tuple[DirectContrast, ...]
+
+
+def curves_of(table: pd.DataFrame, units: Mapping[str, Sequence[str]]) -> dict[Population, Curves]:
+    """The long table of curves by population. units: population -> unit names in the order of the index."""
+    found: dict[Population, Curves] = {}
+    for name in POPULATIONS:
+        part = table[table["population"] == name]
+        if part.empty:
+            continue
+        place = {unit: f"{i:03d}" for i, unit in enumerate(units[name])}
+        p, correct = {}, {}
+        rows: tuple[str, ...] = ()
+        index: tuple[str, ...] = ()
+        key_of: Any
+        for key_of, group in part.groupby(["k", "adapt_seed", "checkpoint"]):
+            wide = group.pivot(index="row_id", columns="t", values=["p_gold", "correct"]).sort_index()
+            key = ((int(key_of[0]), int(key_of[1])), str(key_of[2]))
+            p[key] = wide["p_gold"].to_numpy(dtype=np.float64)
+            correct[key] = wide["correct"].to_numpy(dtype=np.float64)
+            here = tuple(str(row) for row in wide.index)
+            if rows and here != rows:
+                raise ValueError(f"population '{name}': other rows at {key}")
+            rows = here
+            unit_of = dict(zip(group["row_id"], group["unit"], strict=True))
+            index = tuple(place[unit_of[row]] for row in rows)
+        found[name] = Curves(rows, index, p, correct)
+    return found
+
+
+def measured(
+    curves: Mapping[Population, Curves],
+    updates: Sequence[int],
+    pairs: Sequence[Pair],
+    exposed: Mapping[str, Mapping[Pair, int]],
+    *,
+    draws: int,
+    condition: str,
+    missing: Mapping[str, str],
+) -> Measured:
+    """Contrasts of every population and setting, pooled ones, and direct contrasts between populations.
+
+    exposed: population -> pair -> rows that the adaptation saw. missing: population -> why it is not there.
+    """
+    settings: list[RecoverySetting] = []
+    pooled: list[PooledRecovery] = []
+    for name, item in curves.items():
+        terms: dict[str, RowTerms] = {}
+        for pair in pairs:
+            u, o = item.p[pair, "unlearned"], item.p[pair, "oracle"]
+            made = contrast_terms(updates, u, o) | {"g_row_headroom": row_headroom_terms(updates, u, o)}
+            terms |= {_key(metric, pair): stat for metric, stat in made.items()}
+        for metric in (*CONTRASTS, "g_row_headroom"):
+            terms[_key(metric, None)] = average([terms[_key(metric, pair)] for pair in pairs])
+        by_row = bootstrap_rows(terms, draws=draws, seed=SEEDS[name])
+        by_unit = bootstrap_units(terms, item.unit_index, draws=draws, seed=SEEDS["units"])
+
+        def estimates(
+            pair: Pair | None,
+            by_row: dict[str, BootstrapResult] = by_row,
+            by_unit: dict[str, BootstrapResult] = by_unit,
+        ) -> dict[str, Estimate]:
+            return {
+                metric: estimate(
+                    by_row[_key(metric, pair)],
+                    by_unit[_key(metric, pair)],
+                    condition=_condition(condition, pair),
+                    note="mean of row ratios" if metric == "g_row_headroom" else "",
+                )
+                for metric in (*CONTRASTS, "g_row_headroom")
+            }
+
+        for pair in pairs:
+            settings.append(
+                RecoverySetting(
+                    population=name,
+                    k=pair[0],
+                    adapt_seed=pair[1],
+                    exposed=exposed[name][pair],
+                    rows=len(item.rows),
+                    units=len(set(item.unit_index)),
+                    curves={
+                        checkpoint: _curve(updates, item.p[pair, checkpoint], item.correct[pair, checkpoint])
+                        for checkpoint in CHECKPOINTS
+                    },
+                    contrasts=estimates(pair),
+                    identity_residual=recovery_contrasts(
+                        updates, item.p[pair, "unlearned"], item.p[pair, "oracle"]
+                    ).identity_residual,
+                )
+            )
+        pooled.append(PooledRecovery(population=name, settings=len(pairs), contrasts=estimates(None)))
+    return Measured(
+        tuple(settings), tuple(pooled), _direct(curves, updates, pairs, draws, condition, missing)
+    )
+
+
+def _direct(
+    curves: Mapping[Population, Curves],
+    updates: Sequence[int],
+    pairs: Sequence[Pair],
+    draws: int,
+    condition: str,
+    missing: Mapping[str, str],
+) -> tuple[DirectContrast, ...]:
+    """specificity = R_unseen - R_swap, exposure = R_seen - R_unseen; R is the adjusted advantage."""
+    found = []
+    wanted: tuple[tuple[Literal["specificity", "exposure"], Population, Population], ...] = (
+        ("specificity", UNSEEN, SWAP),
+        ("exposure", SEEN, UNSEEN),
+    )
+    for name, first, second in wanted:
+        lacking = [side for side in (first, second) if side not in curves]
+        if lacking:
+            why = missing.get(lacking[0], "was not evaluated")
+            found.append(
+                DirectContrast(
+                    name=name,
+                    difference=Undefined(undefined=f"no population '{lacking[0]}': {why}"),
+                )
+            )
+            continue
+        sides = [_advantages(curves[side], updates, pairs) for side in (first, second)]
+        left = {key: _one_side(values, 0) for key, values in sides[0].items()}
+        right = {key: _one_side(values, 2) for key, values in sides[1].items()}
+        by_row = bootstrap_two_views(
+            left, right, draws=draws, seed_first=SEEDS[first], seed_second=SEEDS[second]
+        )
+        by_unit = bootstrap_units_two_views(
+            left,
+            right,
+            curves[first].unit_index,
+            curves[second].unit_index,
+            draws=draws,
+            seed=SEEDS["units"],
+        )
+        for pair in (*pairs, None):
+            found.append(
+                DirectContrast(
+                    name=name,
+                    k=pair[0] if pair else None,
+                    adapt_seed=pair[1] if pair else None,
+                    difference=estimate(
+                        by_row[_key("", pair)], by_unit[_key("", pair)], condition=_condition(condition, pair)
+                    ),
+                    caveat="" if pair else SETTINGS_CAVEAT,
+                )
+            )
+    return tuple(found)
+
+
+def _advantages(item: Curves, updates: Sequence[int], pairs: Sequence[Pair]) -> dict[str, Floats]:
+    """Adjusted advantage of each row (N,), by setting, and its mean over settings: both are linear."""
+    found = {}
+    for pair in pairs:
+        terms = contrast_terms(updates, item.p[pair, "unlearned"], item.p[pair, "oracle"])["g_adj"].terms
+        found[_key("", pair)] = (terms[:, 0] - terms[:, 2]) - (terms[:, 1] - terms[:, 3])
+    found[_key("", None)] = np.asarray(np.mean(np.stack(list(found.values())), axis=0))
+    return found
+
+
+def _one_side(values: Floats, place: int) -> RowTerms:
+    """Half of a difference of two means: value and 1 in columns `place` and `place + 1` of four."""
+    terms = np.zeros((len(values), 4))
+    terms[:, place], terms[:, place + 1] = values, 1.0
+    return ReasonedTerms(
+        terms, lambda s: divide(s[..., 0], s[..., 1]) - divide(s[..., 2], s[..., 3]), "a population is empty"
+    )
+
+
+def _curve(updates: Sequence[int], p: Floats, correct: Floats) -> RecoveryCurve:
+    own = recovery_contrasts(updates, p, p)
+    mean = p.mean(axis=0)
+    reached = [first_reached(updates, mean, threshold) for threshold in THRESHOLDS]
+    return RecoveryCurve(
+        gold_probability=tuple(mean.tolist()),
+        accuracy=tuple(correct.mean(axis=0).tolist()),
+        start=own.start_unlearned,
+        area=own.area_unlearned,
+        adjusted=own.adjusted_unlearned,
+        headroom=own.headroom_unlearned,
+        reached=tuple(
+            Threshold(threshold=item.threshold, update=int(item.update), censored=item.censored)
+            for item in reached
+        ),
+    )
+
+
+def _key(metric: str, pair: Pair | None) -> str:
+    return f"{metric} pooled" if pair is None else f"{metric} k{pair[0]} s{pair[1]}"
+
+
+def _condition(condition: str, pair: Pair | None) -> str:
+    if pair is None:
+        return f"{condition}, these checkpoints, the settings adapted"
+    return f"{condition}, these checkpoints, k {pair[0]}, adaptation seed {pair[1]}"
+
+
+def fresh_head_results(
+    checkpoint: str, table: pd.DataFrame, initial: Sequence[str], trained: int, draws: int, condition: str
+) -> tuple[FreshHeadResult, ...]:
+    """One result an initialisation. table: initialisation, view, row_id, unit, p_gold, correct."""
+    found = []
+    number: Any
+    for number, group in table.groupby("initialisation"):
+        metrics: dict[str, Estimate] = {}
+        for view in ("F", "G", "R"):
+            rows = group[group["view"] == view].sort_values("row_id")
+            right = "accuracy" if view == "R" else "forgotten_accuracy"
+            terms = {
+                f"{right}.{view}": mean_of(rows["correct"].to_numpy(dtype=np.float64)),
+                f"gold_probability.{view}": mean_of(rows["p_gold"].to_numpy(dtype=np.float64)),
+            }
+            by_row = bootstrap_rows(terms, draws=draws, seed=ROW_SEEDS[view])
+            by_unit = bootstrap_units(
+                terms,
+                [str(unit) for unit in rows["unit"]],
+                draws=draws,
+                seed=ROW_SEEDS[view] + UNIT_SEED_OFFSET,
+            )
+            metrics |= {
+                name: estimate(
+                    by_row[name],
+                    by_unit[name],
+                    condition=f"{condition}, this checkpoint, initialisation {number}",
+                )
+                for name in terms
+            }
+        found.append(
+            FreshHeadResult(
+                checkpoint=checkpoint,
+                initialisation=int(number),
+                initial_sha256=initial[int(number)],
+                trained_rows=trained,
+                metrics=metrics,
+            )
+        )
+    return tuple(found)
