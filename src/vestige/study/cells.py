@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from vestige.contracts import Objective, Record, UnlearnSettings
+from vestige.contracts import Objective, Record, MethodSettings
 from vestige.data.intents import IntentData, load_intents
 from vestige.decision.schema import Schema
 from vestige.deletion.requests import DeletionRequest
@@ -36,7 +36,7 @@ __all__ = [
     "unlearned_node",
 ]
 
-Kind = Literal["full", "oracle", "unlearned", "predictions", "tuning", "recovery", "fresh-head"]
+Kind = Literal["full", "oracle", "unlearned", "predictions", "tuning", "recovery", "fresh-head", "embeddings", "random"]
 
 # Work per row relative to one training row, for the estimate of the time left.
 _SCORING = 0.3
@@ -102,7 +102,7 @@ class Configuration:
 
     label: str
     objective: Objective
-    settings: UnlearnSettings
+    settings: MethodSettings
     origin: Literal["plan", "frozen"] = "plan"
 
     @property
@@ -330,7 +330,7 @@ def predictions_node(
     )
 
 
-def unlearning_cost(settings: UnlearnSettings, rows: int, epochs: int | None = None) -> float:
+def unlearning_cost(settings: MethodSettings, rows: int, epochs: int | None = None) -> float:
     """Rows passed through the model, forget and retain, weighted."""
     steps = max(1, -(-rows // settings.forget_batch)) * (epochs or settings.epochs)
     return steps * (settings.forget_batch + settings.retain_batch) * _UNLEARNING

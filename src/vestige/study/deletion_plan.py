@@ -4,35 +4,58 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
 
 from pydantic import Field, field_validator
 
 from vestige.contracts import Record
+from vestige.deletion.requests import Granularity
 from vestige.errors import InputError, first_five, shown
 
 __all__ = ["CUSTOM_BUNDLE", "DEVELOPMENT_BUNDLE", "DeletionPlan", "check_deletion", "each_once"]
 
 DEVELOPMENT_BUNDLE = "00"
 CUSTOM_BUNDLE = "custom"
+UNITS = {"class": 4, "association": 10}
+"""Units of a bundle unless the study file says otherwise; these are the gated granularities."""
+SHARE = 0.05
+"""Of the training rows, in a bundle of an example deletion."""
 
 
 class DeletionPlan(Record):
-    """What is deleted. class: bundles of `units_per_bundle` eligible options in hash order of `salt`.
+    """What is deleted. Bundles are drawn in hash order of `salt`: 00 for tuning, 01 the next, and so on.
 
-    custom: one request, called `custom`, from `where` (`column=value`) or `row_ids`; g_rows: its unseen
+    class: `units_per_bundle` (default 4) eligible options. association: as many sub-intents (default 10, the
+    last bundle fewer when they run out), one of each parent. example: `share` (default 0.05) of the training
+    rows. custom: one request, called `custom`, from `where` (`column=value`) or `row_ids`; g_rows: its unseen
     evaluation rows, where they are known (default: those whose nearest training row is deleted). reserved:
     bundles whose hash alone is stored; nothing is ever trained or evaluated for them.
     """
 
-    granularity: Literal["class", "custom"] = "class"
+    granularity: Granularity = "class"
     salt: str = "vestige"
-    units_per_bundle: int = Field(4, ge=1)
+    units_per_bundle: int | None = Field(None, ge=1)
+    share: float | None = Field(None, gt=0, le=0.5)
     bundles: tuple[str, ...] = ("01",)
     reserved: tuple[str, ...] = ()
     where: str | tuple[str, ...] | None = None
     row_ids: tuple[str, ...] | None = None
     g_rows: tuple[str, ...] | None = None
+
+    @property
+    def bundled(self) -> bool:
+        """Whether units are drawn into bundles: all but custom deletion."""
+        return self.granularity != "custom"
+
+    @property
+    def gated(self) -> bool:
+        """Whether units must have been learned by the full model: classes and associations."""
+        return self.granularity in UNITS
+
+    def size(self, deletable_rows: int) -> int:
+        """Units of a bundle; deletable_rows: training rows but the out-of-scope ones (example deletion)."""
+        if self.granularity == "example":
+            return max(1, int((SHARE if self.share is None else self.share) * deletable_rows + 0.5))
+        return self.units_per_bundle or UNITS.get(self.granularity, 1)
 
     @field_validator("bundles", "reserved", mode="before")
     @classmethod
@@ -48,8 +71,18 @@ class DeletionPlan(Record):
 def check_deletion(deletion: DeletionPlan, subject: str) -> None:
     """Raise a one-line InputError for values that contradict each other. subject: the place in the file."""
     given = [key for key in ("where", "row_ids") if getattr(deletion, key) is not None]
-    if deletion.granularity == "class" and deletion.g_rows is not None:
-        raise InputError(f"{subject}: g_rows", "rows", "none in a class deletion", "remove the key")
+    if deletion.bundled and deletion.g_rows is not None:
+        raise InputError(
+            f"{subject}: g_rows", "rows", f"none in {deletion.granularity} deletion", "remove the key"
+        )
+    for key, drawn in (("units_per_bundle", deletion.gated), ("share", deletion.granularity == "example")):
+        if getattr(deletion, key) is not None and not drawn:
+            raise InputError(
+                f"{subject}: {key}",
+                str(getattr(deletion, key)),
+                f"none in {deletion.granularity} deletion",
+                "set share" if deletion.granularity == "example" else "remove the key",
+            )
     if deletion.granularity == "custom":
         if len(given) != 1:
             raise InputError(

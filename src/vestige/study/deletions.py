@@ -12,11 +12,31 @@ import pandas as pd
 
 from vestige.decision.predictions import Predictions
 from vestige.deletion.bundles import BundlePlan, plan_bundles
-from vestige.deletion.gates import AcquisitionGate, acquisition_gate, gate_exceptions
-from vestige.deletion.requests import DeletionRequest, class_request, custom_request, tuning_rows
+from vestige.deletion.clusters import (
+    CLUSTERS,
+    LEAST_DEVELOPMENT_ROWS,
+    LEAST_TRAINING_ROWS,
+    one_per_parent,
+)
+from vestige.deletion.gates import (
+    AcquisitionGate,
+    acquisition_gate,
+    association_gate,
+    gate_exceptions,
+)
+from vestige.deletion.requests import (
+    DeletionRequest,
+    association_request,
+    class_request,
+    custom_request,
+    example_request,
+    tuning_rows,
+)
 from vestige.deletion.views import build_views
 from vestige.errors import InputError
 from vestige.seeds import digest
+from vestige.study.cells import Node, full_node, predictions_node
+from vestige.study.embedded import clusters_of, embeddings_node, stored_embed
 from vestige.study.plan import CUSTOM_BUNDLE, DEVELOPMENT_BUNDLE
 
 if TYPE_CHECKING:
@@ -25,10 +45,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Deletions",
+    "FirstNodes",
     "capped",
     "development_table",
     "expected_rows",
+    "first_nodes",
     "gate_of",
+    "needs_vectors",
     "read_table",
     "refuse_impossible",
     "refuse_reserved",
@@ -45,8 +68,8 @@ DEVELOPMENT, EVALUATION = "development", "evaluation"
 
 @dataclass(frozen=True)
 class Deletions:
-    """Requests by bundle label. gate, plan: of a class deletion at the primary seed. held_out: rows of a
-    custom request that tuning reads, and that its reported F leaves out."""
+    """Requests by bundle label. gate: at the primary seed, where there is one. plan: of the bundles, None for
+    custom deletion. held_out: rows of a custom request that tuning reads and its reported F leaves out."""
 
     requests: dict[str, DeletionRequest]
     gate: AcquisitionGate | None = None
@@ -56,7 +79,48 @@ class Deletions:
 
 def tuning_bundle(setting: Setting) -> str:
     """The label of the request that tuning reads."""
-    return DEVELOPMENT_BUNDLE if setting.plan.deletion.granularity == "class" else CUSTOM_BUNDLE
+    return DEVELOPMENT_BUNDLE if setting.plan.deletion.bundled else CUSTOM_BUNDLE
+
+
+def needs_vectors(setting: Setting, split: Literal["evaluation", "development"]) -> bool:
+    """Whether units or view G of this deletion come from sentence vectors."""
+    deletion = setting.plan.deletion
+    supplied = deletion.g_rows is not None and split == "evaluation"
+    return deletion.granularity != "class" and not supplied
+
+
+@dataclass(frozen=True)
+class FirstNodes:
+    """What must be there before results. gated: by seed the probabilities that the gate reads. deciding: what
+    the requests wait for."""
+
+    nodes: list[Node]
+    gated: dict[int, Node]
+    deciding: list[Node]
+
+
+def first_nodes(
+    setting: Setting,
+    fulls: Sequence[int],
+    gated: Sequence[int],
+    split: Literal["evaluation", "development"],
+) -> FirstNodes:
+    """Full models, sentence vectors where units or view G need them, and what the gate reads.
+
+    fulls: seeds of the full models; gated: those among them whose gate is asked. split: whose views follow.
+    """
+    models = {seed: full_node(setting, seed) for seed in fulls}
+    read = {}
+    if setting.plan.deletion.gated:
+        table = development_table(setting)
+        read = {seed: predictions_node(setting, models[seed], table, "development") for seed in gated}
+    vectors = [embeddings_node(setting)] if needs_vectors(setting, split) else []
+    primary = setting.plan.primary
+    return FirstNodes(
+        [*vectors, *models.values(), *read.values()],
+        read,
+        [read.get(primary, models[primary]), *vectors],
+    )
 
 
 def development_table(setting: Setting) -> pd.DataFrame:
@@ -69,8 +133,17 @@ def development_table(setting: Setting) -> pd.DataFrame:
     return pd.DataFrame({"row_id": rows["row_id"], "view": "R", "unit": rows["gold"]}).astype(str)
 
 
-def gate_of(setting: Setting, predictions: Predictions, seed: int) -> AcquisitionGate:
+def gate_of(setting: Setting, store: Store, predictions: Predictions, seed: int) -> AcquisitionGate:
     """The acquisition gate of a full model from its development probabilities."""
+    if setting.plan.deletion.granularity == "association":
+        return association_gate(
+            list(predictions.gold),
+            predictions.p,
+            predictions.options,
+            list(predictions.row_ids),
+            clusters_of(setting, store),
+            seed=seed,
+        )
     return acquisition_gate(
         list(predictions.gold),
         predictions.p,
@@ -86,15 +159,48 @@ def refuse_impossible(setting: Setting) -> None:
     if deletion.granularity == "custom":
         _custom(setting)
         return
-    classes = len([option for option in setting.data.options if option.id != setting.data.out_of_scope])
-    needed = _bundle_count(setting) * deletion.units_per_bundle
-    if classes < needed:
+    count, size = _bundle_count(setting), _bundle_size(setting)
+    possible, what, short = _possible(setting)
+    needed = size * (count - 1) + 1 if short else size * count
+    if possible < needed:
         raise InputError(
             "deletion",
-            f"{classes} classes in data set '{setting.data.name}'",
-            f"{needed}: {_bundle_count(setting)} bundles (00 included) of {deletion.units_per_bundle}",
+            f"{possible} {what} in data set '{setting.data.name}'",
+            f"{needed}: {count} bundles (00 included) of {size}"
+            + (", the last of at least 1" if short else ""),
             "plan fewer or smaller bundles",
         )
+
+
+def _possible(setting: Setting) -> tuple[int, str, bool]:
+    """At most this many units can be eligible, what they are, and whether the last bundle may be short."""
+    data = setting.data
+    if setting.plan.deletion.granularity == "example":
+        return len(_deletable(setting)), "training rows that may be deleted", False
+    if setting.plan.deletion.granularity == "class":
+        return len([option for option in data.options if option.id != data.out_of_scope]), "classes", False
+    train, development = data.rows("train"), data.rows("development")
+    rows, texts = train["gold"].value_counts(), train.groupby("gold")["text"].nunique()
+    read = development["gold"].value_counts()
+    large = [
+        option.id
+        for option in data.options
+        if option.id != data.out_of_scope
+        and texts.get(option.id, 0) >= CLUSTERS
+        and rows.get(option.id, 0) >= LEAST_TRAINING_ROWS + CLUSTERS - 1
+        and read.get(option.id, 0) >= LEAST_DEVELOPMENT_ROWS
+    ]
+    return len(large), "intents large enough to delete a cluster of", True
+
+
+def _deletable(setting: Setting) -> list[str]:
+    """Training rows but the out-of-scope ones, sorted."""
+    train = setting.data.rows("train")
+    return sorted(train.loc[train["gold"] != setting.data.out_of_scope, "row_id"])
+
+
+def _bundle_size(setting: Setting) -> int:
+    return setting.plan.deletion.size(len(_deletable(setting)))
 
 
 def _bundle_count(setting: Setting) -> int:
@@ -120,8 +226,8 @@ def settle(
 ) -> Deletions:
     """Decide the requests of `bundles` and write them; they never change afterwards.
 
-    gates: by seed, the primary one among them (class deletion). Raises InputError when the folder holds other
-    requests, or too few classes are eligible.
+    gates: by seed, the primary one among them (class and association). Raises InputError when the folder
+    holds other requests, or too few units are eligible.
     """
     deletion = setting.plan.deletion
     if deletion.granularity == "custom":
@@ -129,29 +235,43 @@ def settle(
         _write_request(store, request)
         tuned = any(entry.frozen for entry in setting.plan.methods)
         return Deletions({CUSTOM_BUNDLE: request}, held_out=tuning_rows(request) if tuned else ())
-    gate = gates[setting.plan.primary]
+    gate = gates[setting.plan.primary] if deletion.gated else None
+    eligible = gate.eligible if gate is not None else tuple(_deletable(setting))
+    if deletion.granularity == "association":
+        eligible = one_per_parent(eligible, deletion.salt)
     plan = plan_bundles(
-        gate.eligible,
+        eligible,
         deletion.salt,
-        deletion.units_per_bundle,
+        _bundle_size(setting),
         _bundle_count(setting),
         deletion.reserved,
+        short=deletion.granularity == "association",
     )
     store.write_once("bundles.json", plan.model_dump(mode="json"), "plan of bundles")
-    requests = {}
-    for label in bundles:
-        request = class_request(
-            setting.data,
-            plan.units(label),
-            bundle=label,
-            purpose=DEVELOPMENT if label == DEVELOPMENT_BUNDLE else EVALUATION,
-            salt=deletion.salt,
-            seed=setting.plan.primary,
-        )
+    requests = {label: _drawn(setting, store, label, plan) for label in bundles}
+    for request in requests.values():
         _write_request(store, request)
-        requests[label] = request
-    _write_gates(setting, store, gates, requests)
+    if gate is not None:
+        _write_gates(setting, store, gates, requests)
     return Deletions(requests, gate, plan)
+
+
+def _drawn(setting: Setting, store: Store, label: str, plan: BundlePlan) -> DeletionRequest:
+    """The request of a bundle."""
+    granularity = setting.plan.deletion.granularity
+    common: dict[str, Any] = {
+        "bundle": label,
+        "purpose": DEVELOPMENT if label == DEVELOPMENT_BUNDLE else EVALUATION,
+        "salt": plan.salt,
+        "seed": setting.plan.primary,
+    }
+    units = plan.units(label)
+    if granularity == "association":
+        clusters = clusters_of(setting, store)
+        return association_request(setting.data, units, clusters, size=plan.size, **common)
+    if granularity == "example":
+        return example_request(setting.data, units, **common)
+    return class_request(setting.data, units, **common)
 
 
 def _write_request(store: Store, request: DeletionRequest) -> None:
@@ -196,8 +316,15 @@ def view_table(
     rows alone.
     """
     supplied = setting.plan.deletion.g_rows if split == "evaluation" else None
-    embed = setting.backend.embed if request.granularity == "custom" and supplied is None else None
-    table = build_views(setting.data, request, split=split, embed=embed, supplied_g=supplied)
+    nearest = request.granularity in ("example", "custom") and supplied is None
+    table = build_views(
+        setting.data,
+        request,
+        split=split,
+        embed=stored_embed(setting, store) if nearest else None,
+        supplied_g=supplied,
+        clusters=clusters_of(setting, store) if request.granularity == "association" else None,
+    )
     if request.granularity == "custom":
         read = set(tuning_rows(request) if split == "development" else held_out)
         is_f = table["view"] == "F"
@@ -236,11 +363,14 @@ def read_table(text: str) -> pd.DataFrame:
 
 def expected_rows(setting: Setting) -> int:
     """About how many rows a bundle deletes, before the gate has decided: for the estimate of the time."""
-    if setting.plan.deletion.granularity == "custom":
-        return max(1, len(setting.train_ids) // 20)
-    return max(
-        1, len(setting.train_ids) * setting.plan.deletion.units_per_bundle // len(setting.data.options)
-    )
+    deletion, rows = setting.plan.deletion, len(setting.train_ids)
+    if deletion.granularity == "custom":
+        return max(1, rows // 20)
+    size = _bundle_size(setting)
+    if deletion.granularity == "example":
+        return size
+    parts = len(setting.data.options) * (CLUSTERS if deletion.granularity == "association" else 1)
+    return max(1, rows * size // parts)
 
 
 def refuse_reserved(store: Store) -> None:

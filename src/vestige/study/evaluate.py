@@ -38,7 +38,8 @@ __all__ = ["Cell", "assess_cell", "register"]
 class Cell:
     """One assessment: a request at a seed under a candidate set, with the nodes of its probabilities.
 
-    fulls, oracles: by training seed, the compared one first.
+    fulls, oracles: by training seed, the compared one first. randoms: the untrained model of the seed, where
+    the plan asks for it.
     """
 
     bundle: str
@@ -47,6 +48,7 @@ class Cell:
     fulls: tuple[tuple[int, Node], ...]
     oracles: tuple[tuple[int, Node], ...]
     unlearned: dict[str, Node] = field(default_factory=dict)
+    randoms: tuple[tuple[int, Node], ...] = ()
 
     @property
     def stem(self) -> str:
@@ -158,7 +160,7 @@ def assess_cell(
         forgotten=request.forgotten,
         settings=AssessSettings(
             draws=setting.plan.draws,
-            unit_kind="class" if request.granularity == "class" else request.column or "row",
+            unit_kind=request.unit_kind,
             exceptions=_exceptions(setting, store, deletions, cell),
             candidates=cell.offer.name,
             utility=utility,
@@ -203,7 +205,7 @@ def _exceptions(setting: Setting, store: Store, deletions: Deletions, cell: Cell
         ]
         if failed:
             found.append(
-                f"{len(failed)} deleted class(es) failed the acquisition gate at training seed {cell.seed}; "
+                f"{len(failed)} deleted unit(s) failed the acquisition gate at training seed {cell.seed}; "
                 f"they were chosen at seed {setting.plan.primary} and stay in: "
                 + ", ".join(f"{item['unit']} ({item['reason']})" for item in failed)
                 + "."

@@ -90,7 +90,7 @@ class Plan(Record):
     request, for the floor of oracles. family: labels that Holm's correction covers (default: the candidate
     methods of a confirmation, else none). primary_seed: decides eligibility; default the first seed.
     draws: bootstrap resamples. candidates: candidate sets that the finished models are scored under, S0 (all
-    options) among them.
+    options) among them. seed_metrics: score the untrained model of each seed as well, for ZRF.
     """
 
     name: str
@@ -110,6 +110,7 @@ class Plan(Record):
     primary_seed: int | None = None
     draws: int = Field(5000, ge=100)
     candidates: tuple[Literal["S0", "S1", "S2"], ...] = ("S0",)
+    seed_metrics: bool = False
 
     @property
     def primary(self) -> int:
@@ -119,7 +120,7 @@ class Plan(Record):
     @property
     def bundles(self) -> tuple[str, ...]:
         """Labels of the requests that are evaluated."""
-        return self.deletion.bundles if self.deletion.granularity == "class" else (CUSTOM_BUNDLE,)
+        return self.deletion.bundles if self.deletion.bundled else (CUSTOM_BUNDLE,)
 
     @property
     def full_seeds(self) -> tuple[int, ...]:
@@ -181,11 +182,14 @@ def checked(model: type[R], raw: object, subject: str) -> R:
             raise InputError(subject, f"no key '{where}'", f"'{where}'", "add it") from None
         if first["type"] == "extra_forbidden":
             raise InputError(subject, f"unknown key '{where}'", "a known key", "remove it") from None
+        remedy = "correct the value"
+        if first["type"] == "literal_error" and isinstance(first.get("input"), str):
+            remedy = did_you_mean(first["input"], re.findall(r"'([^']*)'", first["ctx"]["expected"]))
         raise InputError(
             f"{subject}: {where}" if where else subject,
             shown(repr(first.get("input"))),
             first["msg"][:1].lower() + first["msg"][1:],
-            "correct the value",
+            remedy,
         ) from None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from vestige.contracts import Assessment, UnlearnSettings
+from vestige.contracts import Assessment, MethodSettings
 from vestige.errors import CheckFailed, Interrupted
 from vestige.seeds import digest
 from vestige.study.candidates import EVERYTHING, Offer, offers, suffix
@@ -29,8 +29,8 @@ from vestige.study.cells import (
 )
 from vestige.study.deletions import (
     Deletions,
-    development_table,
     expected_rows,
+    first_nodes,
     gate_of,
     refuse_impossible,
     refuse_reserved,
@@ -57,11 +57,13 @@ OUTLINE_KINDS = ("full", "oracle", "unlearned", "assessment")
 @dataclass(frozen=True)
 class Execution:
     """How to run, which changes no number that the identity does not name. jobs: worker processes; threads:
-    of each (default: all cores for one job, one each for several)."""
+    of each (default: all cores for one job, one each for several). reuse: run folders whose finished parts are
+    taken where all that changes their numbers is equal."""
 
     jobs: int = 1
     threads: int | None = None
     backend: str = DEFAULT_BACKEND
+    reuse: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def run_study(
         backend.set_threads(execution.threads)
     setting = prepare(plan, backend)
     refuse_impossible(setting)
-    with Store.writing(out) as store:
+    with Store.writing(out, execution.reuse) as store:
         open_folder(store, setting, text, "run")
         frozen = _frozen(store, plan)
         used = configurations(setting, frozen)
@@ -154,23 +156,21 @@ def _run(
     report: Reporter,
 ) -> StudyResult:
     plan = setting.plan
-    fulls = {seed: full_node(setting, seed) for seed in plan.full_seeds}
-    first: list[Node] = list(fulls.values())
-    gated: dict[int, Node] = {}
-    if plan.deletion.granularity == "class":
-        table = development_table(setting)
-        gated = {seed: predictions_node(setting, fulls[seed], table, "development") for seed in plan.seeds}
-        first += list(gated.values())
+    order = dict.fromkeys((plan.primary, *plan.full_seeds))
+    fulls = {seed: full_node(setting, seed) for seed in order}
+    before = first_nodes(setting, list(fulls), plan.seeds, "evaluation")
+    first, gated = before.nodes, before.gated
     missing = pending(first, store)
     report.total = cost(missing) + expected_cost(setting, used)
-    failures = workers.work_through(first)
-    if failures:
+    # Only the primary seed decides what is deleted: its oracles need not wait for the other full models.
+    failures = workers.work_through(first, until=before.deciding)
+    if pending(before.deciding, store):
         raise CheckFailed(f"{failures[0].label}: {failures[0].reason}")
-    gates = read_gates(setting, store, gated)
-    deletions = settle(setting, store, gates, plan.bundles)
+    deletions = settle(setting, store, read_gates(setting, store, gated), plan.bundles)
     cells, nodes = _cells(setting, store, deletions, used, fulls)
     report.total = cost(missing) + cost(pending(nodes, store))
-    failures = workers.work_through(nodes)
+    failures += workers.work_through([*first, *nodes])
+    deletions = settle(setting, store, read_gates(setting, store, gated), plan.bundles)
     _note_failures(store, nodes, failures)
     entries = register(setting, store, deletions, used, cells)
     assessments: dict[str, Assessment] = {}
@@ -184,6 +184,8 @@ def _run(
         made = assess_cell(setting, store, deletions, used, cell, entries, start)
         if made is not None:
             assessments[cell.assessment] = made
+    report.stage("summaries over seeds and bundles")
+    summarise(setting, store, cells, assessments)
     return StudyResult(store.root, assessments, tuple(failures))
 
 
@@ -225,10 +227,11 @@ def expected_cost(setting: Setting, used: Sequence[Configuration]) -> float:
 
 
 def read_gates(setting: Setting, store: Store, gated: Mapping[int, Node]) -> dict[int, AcquisitionGate]:
-    """The acquisition gate at each seed, from finished development probabilities."""
+    """The acquisition gate at each seed whose development probabilities are there."""
     return {
-        seed: gate_of(setting, load_node_predictions(store.root, node.key, f"full seed {seed}"), seed)
+        seed: gate_of(setting, store, load_node_predictions(store.root, node.key, f"full seed {seed}"), seed)
         for seed, node in gated.items()
+        if store.node(node.kind, node.key).record() is not None
     }
 
 
@@ -244,6 +247,10 @@ def _cells(
     models: list[Node] = []
     scores: list[Node] = []
     offered = offers(setting, store, deletions)
+    untrained = (
+        {seed: random_node(setting, seed) for seed in setting.plan.seeds} if setting.plan.seed_metrics else {}
+    )
+    models += untrained.values()
     for bundle, request in deletions.requests.items():
         table = view_table(setting, store, request, "evaluation", deletions.held_out)
         oracles = {seed: oracle_node(setting, request, seed) for seed in setting.plan.all_oracle_seeds}
@@ -261,6 +268,7 @@ def _cells(
                 scores.append(node)
                 return node
 
+            randoms = {seed: ((seed, scored(node)),) for seed, node in untrained.items()}
             full = {seed: scored(node) for seed, node in fulls.items()}
             oracle = {seed: scored(node) for seed, node in oracles.items()}
             for seed in setting.plan.seeds:
@@ -272,6 +280,7 @@ def _cells(
                         fulls=_first(full, seed),
                         oracles=_first(oracle, seed),
                         unlearned={label: scored(node) for label, node in unlearned[seed].items()},
+                        randoms=randoms.get(seed, ()) if offer.options is None else (),
                     )
                 )
     return cells, [*models, *scores]
@@ -339,7 +348,7 @@ def _frozen(store: Store, plan: Plan) -> dict[int, Frozen | None]:
     return {index: taken(store, entry) for index, entry in enumerate(plan.methods) if entry.frozen}
 
 
-def _labels(setting: Setting) -> list[tuple[str, UnlearnSettings]]:
+def _labels(setting: Setting) -> list[tuple[str, MethodSettings]]:
     """Label and settings of each method; defaults stand in for frozen ones, which may not be there yet."""
     found = []
     for entry in setting.plan.methods:

@@ -22,8 +22,8 @@ from vestige.study.cells import (
     unlearning_cost,
 )
 from vestige.study.deletions import (
-    development_table,
     expected_rows,
+    first_nodes,
     refuse_impossible,
     settle,
     tuning_bundle,
@@ -130,7 +130,7 @@ def tune_study(
     setting = prepare(plan, backend)
     refuse_impossible(setting)
     searches = _searches(setting)
-    with Store.writing(out) as store:
+    with Store.writing(out, execution.reuse) as store:
         if store.has("frozen.json"):
             raise InputError(
                 str(store.path("frozen.json")),
@@ -189,11 +189,8 @@ def _tune(
 ) -> Tuning:
     seed = setting.plan.primary
     full = full_node(setting, seed)
-    first = [full]
-    gated: dict[int, Node] = {}
-    if setting.plan.deletion.granularity == "class":
-        gated[seed] = predictions_node(setting, full, development_table(setting), "development")
-        first.append(gated[seed])
+    before = first_nodes(setting, [seed], [seed], "development")
+    first, gated = before.nodes, before.gated
     missing = pending(first, store)
     rows = expected_rows(setting)
     budget = [unlearning_cost(_typed(item, point), rows) for item in searches for point in item.settings]
