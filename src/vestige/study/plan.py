@@ -23,6 +23,7 @@ from vestige.study.deletion_plan import (
     check_deletion,
     each_once,
 )
+from vestige.study.recovery_plan import RecoveryPlan, check_recovery
 
 __all__ = [
     "CUSTOM_BUNDLE",
@@ -91,6 +92,7 @@ class Plan(Record):
     methods of a confirmation, else none). primary_seed: decides eligibility; default the first seed.
     draws: bootstrap resamples. candidates: candidate sets that the finished models are scored under, S0 (all
     options) among them. seed_metrics: score the untrained model of each seed as well, for ZRF.
+    recovery: adapt the checkpoints after they were assessed, on few rows of the deleted classes.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Plan(Record):
     draws: int = Field(5000, ge=100)
     candidates: tuple[Literal["S0", "S1", "S2"], ...] = ("S0",)
     seed_metrics: bool = False
+    recovery: RecoveryPlan | None = None
 
     @property
     def primary(self) -> int:
@@ -220,10 +223,16 @@ def parse_plan(text: str, subject: str) -> Plan:
                 "a known key",
                 did_you_mean(str(key), Plan.model_fields),
             )
-    for key, section in (("dataset", DatasetSpec), ("deletion", DeletionPlan), ("tuning", TuningPlan)):
+    sections: tuple[tuple[str, type[Record]], ...] = (
+        ("dataset", DatasetSpec),
+        ("deletion", DeletionPlan),
+        ("tuning", TuningPlan),
+        ("recovery", RecoveryPlan),
+    )
+    for key, section in sections:
         if isinstance(parts.get(key), str) and key == "dataset":
             parts[key] = {"name": parts[key]}
-        if key in parts:
+        if parts.get(key) is not None or (key in parts and key != "recovery"):
             parts[key] = checked(section, parts[key], f"{subject}: {key}")
     entries = parts.get("methods", [])
     if not isinstance(entries, list):
@@ -271,6 +280,9 @@ def _check(plan: Plan, subject: str) -> None:
     each_once(plan.candidates, f"{subject}: candidates")
     refuse_undefined(plan.candidates, plan.deletion.granularity, f"{subject}: candidates")
     _check_methods(plan, subject)
+    if plan.recovery is not None:
+        given = (plan.deletion.granularity, plan.bundles, plan.seeds)
+        check_recovery(plan.recovery, *given, f"{subject}: recovery")
 
 
 def _check_methods(plan: Plan, subject: str) -> None:
