@@ -19,7 +19,7 @@ def demo(
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="Threads of each.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record and nothing else.")] = False,
 ) -> None:
-    """Delete three intents from the embedded helpdesk data and see whether unlearning reached retraining.
+    """Delete two intents from the embedded helpdesk data and see whether unlearning reached retraining.
 
     Trains two full models and two oracles (two seeds, a noise floor for both), unlearns with SimNPO and
     GradAscent, prints the verdict and writes report.html. Offline, minutes on two cores. The same command

@@ -57,12 +57,12 @@ def test_option_order_changes_nothing(model: SchemaModel, data: IntentData, text
 def test_scores_depend_on_the_candidate_set(model: SchemaModel, data: IntentData, texts: list[str]) -> None:
     schema = data.schema()
     vectors = sentence_encoder().embed(schema.semantic_texts())
-    offered = candidate_set("S2", schema, schema.ids[:3], vectors, seed=0)
+    offered = candidate_set("S2", schema, schema.ids[:2], vectors, seed=0)
     assert isinstance(offered, tuple)
     sliced = model.predict(texts, schema)[:, [schema.index(name) for name in offered]]
     sliced /= sliced.sum(1, keepdims=True)
     # Options scored one by one would give 0 up to rounding; docs/results.md has the size on finished models.
-    assert js2(sliced, model.predict(texts, schema.subset(offered))).mean() > 0.003
+    assert js2(sliced, model.predict(texts, schema.subset(offered))).mean() >= 0.005
 
 
 def test_an_unseen_option_is_scored_from_its_text(model: SchemaModel, data: IntentData) -> None:
