@@ -98,6 +98,8 @@ class Team:
         self._threads = threads or 1
         self._backend = backend
         self._workers: list[_Worker] = []
+        self._waiting: dict[str, Node] = {}
+        self._failures: list[Failure] = []
 
     def __enter__(self) -> Team:
         return self
@@ -112,52 +114,57 @@ class Team:
             worker.pipe.close()
             worker.process.join()
 
-    def work_through(self, nodes: Sequence[Node]) -> list[Failure]:
+    def work_through(self, nodes: Sequence[Node], *, until: Sequence[Node] | None = None) -> list[Failure]:
         """Make every node that is not there yet, each after what it needs; returns those that diverged.
 
-        A node listed twice is made once. Raises the first error that is not a divergence; leaving the team's
-        block then stops the running nodes; what is finished is kept.
+        A node listed twice is made once; one that another folder of the store's sources has is taken from
+        there. until: come back as soon as these are made; worker processes go on with the others, which a
+        later call waits for. Raises the first error that is not a divergence; leaving the team's block then
+        stops the running nodes; what is finished is kept.
         """
-        waiting: dict[str, Node] = {}
         for node in nodes:
-            if node.key not in waiting and self._store.node(node.kind, node.key).record() is None:
-                waiting[node.key] = node
-        for node in nodes:
-            if node.key not in waiting:
-                self._store.adopt(self._store.node(node.kind, node.key))
+            place = self._store.node(node.kind, node.key)
+            if place.record() is not None or self._store.borrow(place):
+                self._store.adopt(place)
+            else:
+                self._waiting.setdefault(node.key, node)
+        wanted = None if until is None else {node.key for node in until}
         if self._jobs <= 1:
-            return self._alone(waiting)
-        return self._together(waiting)
+            self._alone(wanted)
+        else:
+            self._together(wanted)
+        failures, self._failures = self._failures, []
+        return failures
 
-    def _alone(self, waiting: dict[str, Node]) -> list[Failure]:
-        failures: list[Failure] = []
-        while (node := _ready(waiting, set())) is not None:
+    def _open(self, wanted: set[str] | None) -> bool:
+        """Whether something is still to wait for."""
+        return bool(self._waiting if wanted is None else wanted & set(self._waiting))
+
+    def _alone(self, wanted: set[str] | None) -> None:
+        while self._open(wanted) and (node := _ready(self._waiting, set())) is not None:
             self._report.stage(node.label)
             meter = _Meter(node, self._report)
             try:
                 execute(node, self._setting, self._store.root, meter.at)
             except Diverged as error:
-                self._failed(node, str(error), waiting, failures)
+                self._failed(node, str(error))
                 continue
-            self._finished(node, meter, waiting)
-        return failures
+            self._finished(node, meter)
 
-    def _together(self, waiting: dict[str, Node]) -> list[Failure]:
-        failures: list[Failure] = []
-        for _ in range(len(self._workers), min(self._jobs, len(waiting))):
+    def _together(self, wanted: set[str] | None) -> None:
+        for _ in range(len(self._workers), min(self._jobs, len(self._waiting))):
             self._workers.append(self._start())
-        while waiting:
+        while self._open(wanted):
             busy = {worker.node.key for worker in self._workers if worker.node is not None}
             for worker in self._workers:
-                if worker.node is None and (node := _ready(waiting, busy)) is not None:
+                if worker.node is None and (node := _ready(self._waiting, busy)) is not None:
                     self._report.stage(node.label)
                     worker.node, worker.meter = node, _Meter(node, self._report)
                     worker.pipe.send(node)
                     busy.add(node.key)
             active = {worker.pipe: worker for worker in self._workers if worker.node is not None}
             for pipe in wait(list(active)):
-                self._hear(active[pipe], waiting, failures)  # type: ignore[index]
-        return failures
+                self._hear(active[pipe])  # type: ignore[index]
 
     def _start(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
@@ -168,7 +175,7 @@ class Team:
         theirs.close()
         return _Worker(process, ours)
 
-    def _hear(self, worker: _Worker, waiting: dict[str, Node], failures: list[Failure]) -> None:
+    def _hear(self, worker: _Worker) -> None:
         """Take one message of a worker."""
         node, meter = worker.node, worker.meter
         assert node is not None
@@ -182,23 +189,23 @@ class Team:
             return
         worker.node = worker.meter = None
         if kind == "done":
-            self._finished(node, meter, waiting)
+            self._finished(node, meter)
         elif kind == "diverged":
-            self._failed(node, rest[0], waiting, failures)
+            self._failed(node, rest[0])
         elif kind == "interrupted":
             raise Interrupted(rest[0])
         else:
             raise WorkerError(*rest)
 
-    def _finished(self, node: Node, meter: _Meter, waiting: dict[str, Node]) -> None:
+    def _finished(self, node: Node, meter: _Meter) -> None:
         self._store.adopt(self._store.node(node.kind, node.key))
         meter.end()
-        waiting.pop(node.key)
+        self._waiting.pop(node.key)
 
-    def _failed(self, node: Node, reason: str, waiting: dict[str, Node], failures: list[Failure]) -> None:
-        failures.append(Failure(node.key, node.label, reason))
+    def _failed(self, node: Node, reason: str) -> None:
+        self._failures.append(Failure(node.key, node.label, reason))
         self._report.say(f"{node.label}: {reason}")
-        _drop_dependents(waiting, node.key)
+        _drop_dependents(self._waiting, node.key)
 
 
 def _ready(waiting: dict[str, Node], busy: set[str]) -> Node | None:

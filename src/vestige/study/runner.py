@@ -42,10 +42,14 @@ from vestige.study.frozen import Frozen, check_family, taken
 from vestige.study.plan import checked
 from vestige.study.pool import Failure, Reporter, Silent, Team
 from vestige.study.protocol import DEFAULT_BACKEND, load_backend
+from vestige.study.recovery import recover, refuse_unservable
 from vestige.study.store import Store, canonical, now
+from vestige.study.summaries import summarise
+from vestige.study.untrained import random_node
 from vestige.study.work import load_node_predictions
 
 if TYPE_CHECKING:
+    from vestige.attacks.records import RecoveryRecord
     from vestige.deletion.gates import AcquisitionGate
     from vestige.study.plan import Plan
 
@@ -57,8 +61,8 @@ OUTLINE_KINDS = ("full", "oracle", "unlearned", "assessment")
 @dataclass(frozen=True)
 class Execution:
     """How to run, which changes no number that the identity does not name. jobs: worker processes; threads:
-    of each (default: all cores for one job, one each for several). reuse: run folders whose finished parts are
-    taken where all that changes their numbers is equal."""
+    of each (default: all cores for one job, one each for several). reuse: run folders whose finished parts
+    are taken where all that changes their numbers is equal."""
 
     jobs: int = 1
     threads: int | None = None
@@ -68,11 +72,13 @@ class Execution:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What a run left. assessments: path in the folder -> record. failures: nodes that diverged."""
+    """What a run left. assessments: path in the folder -> record. failures: nodes that diverged.
+    recoveries: path without suffix -> record."""
 
     root: Path
     assessments: dict[str, Assessment]
     failures: tuple[Failure, ...] = ()
+    recoveries: dict[str, RecoveryRecord] = dataclasses.field(default_factory=dict)
 
 
 def run_study(
@@ -167,6 +173,8 @@ def _run(
     if pending(before.deciding, store):
         raise CheckFailed(f"{failures[0].label}: {failures[0].reason}")
     deletions = settle(setting, store, read_gates(setting, store, gated), plan.bundles)
+    if plan.recovery is not None:
+        refuse_unservable(setting, deletions.requests, plan.recovery)
     cells, nodes = _cells(setting, store, deletions, used, fulls)
     report.total = cost(missing) + cost(pending(nodes, store))
     failures += workers.work_through([*first, *nodes])
@@ -186,7 +194,12 @@ def _run(
             assessments[cell.assessment] = made
     report.stage("summaries over seeds and bundles")
     summarise(setting, store, cells, assessments)
-    return StudyResult(store.root, assessments, tuple(failures))
+    recovered = None
+    if plan.recovery is not None:
+        recovered = recover(setting, store, workers, report, plan.recovery)
+        _note_failures(store, recovered.nodes, recovered.failures)
+        failures += recovered.failures
+    return StudyResult(store.root, assessments, tuple(failures), recovered.records if recovered else {})
 
 
 def team(store: Store, setting: Setting, execution: Execution, report: Reporter) -> Team:
@@ -268,7 +281,9 @@ def _cells(
                 scores.append(node)
                 return node
 
-            randoms = {seed: ((seed, scored(node)),) for seed, node in untrained.items()}
+            randoms = {
+                seed: ((seed, scored(node)),) for seed, node in untrained.items() if offer.options is None
+            }
             full = {seed: scored(node) for seed, node in fulls.items()}
             oracle = {seed: scored(node) for seed, node in oracles.items()}
             for seed in setting.plan.seeds:
@@ -280,7 +295,7 @@ def _cells(
                         fulls=_first(full, seed),
                         oracles=_first(oracle, seed),
                         unlearned={label: scored(node) for label, node in unlearned[seed].items()},
-                        randoms=randoms.get(seed, ()) if offer.options is None else (),
+                        randoms=randoms.get(seed, ()),
                     )
                 )
     return cells, [*models, *scores]

@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -33,7 +33,9 @@ from vestige.files import reading, writable_folder, write_bytes
 from vestige.seeds import digest
 
 __all__ = [
+    "ARMS",
     "MANIFEST",
+    "SWEEP",
     "Identity",
     "NodeRecord",
     "Store",
@@ -45,10 +47,12 @@ __all__ = [
     "read_json",
     "read_manifest",
     "refresh_manifest",
+    "run_folders",
 ]
 
 MANIFEST = "manifest.json"
 RECORD = "record.json"
+SWEEP = "sweep.json"
 NODE_FORMAT = "vestige-node-1"
 MANIFEST_FORMAT = "vestige-manifest-1"
 
@@ -154,11 +158,15 @@ def refresh_manifest(root: Path, *paths: str) -> None:
 
 @dataclass
 class Store:
-    """A run folder. Use `Store.writing` to change it; reading needs no lock."""
+    """A run folder. Use `Store.writing` to change it; reading needs no lock.
+
+    sources: other run folders whose finished nodes are taken where the keys are equal.
+    """
 
     root: Path
     _files: dict[str, str] = field(default_factory=dict)
     _writable: bool = False
+    sources: tuple[Path, ...] = ()
 
     @classmethod
     def reading(cls, root: str | Path) -> Store:
@@ -175,7 +183,7 @@ class Store:
 
     @classmethod
     @contextmanager
-    def writing(cls, root: str | Path) -> Iterator[Store]:
+    def writing(cls, root: str | Path, sources: Sequence[Path] = ()) -> Iterator[Store]:
         """Hold the folder alone. Raises InputError when another run has it or it cannot be written."""
         path = writable_folder(Path(root))
         strangers = [item.name for item in path.iterdir() if not item.name.startswith(".")]
@@ -188,7 +196,7 @@ class Store:
             )
         with _locked(path):
             files = read_manifest(path) if (path / MANIFEST).is_file() else {}
-            yield cls(path, files, True)
+            yield cls(path, files, True, tuple(sources))
 
     def path(self, name: str) -> Path:
         """Where a file of this folder lies."""
@@ -252,6 +260,29 @@ class Store:
         self.enter({f"nodes/{node.name}/{RECORD}": file_sha256(node.path / RECORD)})
         return record
 
+    def borrow(self, node: NodeFolder) -> bool:
+        """Take a finished node of the same key from the sources, its files hashed first; whether one had it.
+
+        Hard links where the file system allows, copies elsewhere: finished nodes do not change.
+        """
+        for source in self.sources:
+            other = NodeFolder(source, node.kind, node.key)
+            if other.path.resolve() == node.path.resolve() or other.record() is None:
+                continue
+            record = other.verified()
+            with node.alone():
+                shutil.rmtree(node.part, ignore_errors=True)
+                for name in (*record.files, RECORD):
+                    target = node.part / name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    try:
+                        os.link(other.path / name, target)
+                    except OSError:
+                        shutil.copy2(other.path / name, target)
+                os.replace(node.part, node.path)
+            return True
+        return False
+
     def nodes(self) -> list[NodeRecord]:
         """Records of every finished node, by folder name."""
         found = []
@@ -259,6 +290,22 @@ class Store:
             if not path.parent.name.startswith("."):
                 found.append(_read_record(path))
         return found
+
+
+ARMS = "arms"
+"""Folder of a sweep that holds a run folder for each arm."""
+
+
+def run_folders(root: str | Path) -> dict[str, Path]:
+    """Arm name -> run folder, in order of the file that lists them; {"": root} for a study without arms.
+
+    Raises InputError when it is neither.
+    """
+    path = Path(root)
+    if (path / SWEEP).is_file():
+        found = {name: path / ARMS / name for name in read_json(path / SWEEP)["arms"]}
+        return {name: folder for name, folder in found.items() if (folder / "plan.json").is_file()}
+    return {"": Store.reading(path).root}
 
 
 @dataclass(frozen=True)
