@@ -74,7 +74,7 @@ class BagOfWords:
         pass
 
     def build(self, *, schema: Schema, model: Record, seed: int, folder: Path) -> dict[str, Any]:
-        _save(folder, generator(seed, "start").normal(0, 0.3, (WIDTH, len(schema.ids))))
+        _save(folder, generator(seed, "start").normal(0, 0.3, (WIDTH, len(schema.ids))), schema)
         return {}
 
     def train(

@@ -1,0 +1,135 @@
+"""Records of `summaries/`: what several seeds and bundles say together. No texts, row ids or unit names."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from vestige.contracts import Estimate, Interval, Record, SeedEstimate, Undefined, View
+from vestige.statistics.decision_rules import Replication
+
+__all__ = [
+    "CellGain",
+    "MethodPooled",
+    "MethodReplication",
+    "MethodSeeds",
+    "PairedDifference",
+    "PooledSummary",
+    "PooledView",
+    "ReplicatedView",
+    "ReplicationSummary",
+    "SeedSummary",
+    "Summary",
+]
+
+
+class CellGain(Record):
+    """One seed x bundle. gain: mean over units of the unit's mean gain; progress: the row ratio of means."""
+
+    seed: int
+    bundle: str
+    gain: float
+    progress: float | Undefined
+    units: int
+    rows: int
+
+
+class ReplicatedView(Record):
+    """The gain of one view over seeds x bundles. left_out: `seed 17`, `bundle 01` -> the estimate without."""
+
+    view: View
+    estimate: float
+    interval: Interval | Undefined
+    left_out: dict[str, float]
+    cells: tuple[CellGain, ...]
+
+
+class MethodReplication(Record):
+    """One method over seeds x bundles. infeasible, missing: cells, as `seed 17, bundle 01`."""
+
+    label: str
+    method: str
+    control: bool
+    seeds: tuple[int, ...]
+    bundles: tuple[str, ...]
+    decision: Replication | Undefined
+    views: tuple[ReplicatedView, ...]
+    infeasible: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class PairedDifference(Record):
+    """Second minus first of one method. across "seed": the same rows, two training seeds, intervals over rows
+    and units drawn for both alike. across "bundle": other rows at one seed, no paired interval."""
+
+    label: str
+    view: View
+    across: Literal["seed", "bundle"]
+    within: str
+    first: str
+    second: str
+    gain: Estimate
+    progress: Estimate
+
+
+class Summary(Record):
+    """Base of the files. inputs: hash of the probabilities, draws and feasibility that it was made from."""
+
+    inputs: str
+    draws: int
+    condition: str
+
+
+class ReplicationSummary(Summary):
+    """`summaries/replication.json`."""
+
+    format: Literal["vestige-replication-1"] = "vestige-replication-1"
+    methods: tuple[MethodReplication, ...]
+    differences: tuple[PairedDifference, ...] = ()
+
+
+class PooledView(Record):
+    """Units pooled over bundles on one view. unit: all units drawn together; bundle: bundles, then units."""
+
+    view: View
+    estimate: float
+    unit: Interval | Undefined
+    bundle: Interval | Undefined
+    by_bundle: dict[str, float]
+    units: int
+    bundles: int
+
+
+class MethodPooled(Record):
+    """One method, its units pooled over bundles. seeds: bundle -> training seeds that were averaged."""
+
+    label: str
+    method: str
+    control: bool
+    seeds: dict[str, tuple[int, ...]]
+    views: tuple[PooledView, ...]
+
+
+class PooledSummary(Summary):
+    """`summaries/pooled.json`."""
+
+    format: Literal["vestige-pooled-1"] = "vestige-pooled-1"
+    methods: tuple[MethodPooled, ...]
+
+
+class MethodSeeds(Record):
+    """Metrics over the seeds of one method and bundle, by name."""
+
+    label: str
+    method: str
+    control: bool
+    bundle: str
+    metrics: dict[str, SeedEstimate] = Field(default_factory=dict)
+
+
+class SeedSummary(Summary):
+    """`summaries/seeds.json`."""
+
+    format: Literal["vestige-seeds-1"] = "vestige-seeds-1"
+    methods: tuple[MethodSeeds, ...]
