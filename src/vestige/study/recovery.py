@@ -37,7 +37,16 @@ if TYPE_CHECKING:
     from vestige.study.cells import Node, Setting
     from vestige.study.pool import Failure, Reporter, Team
 
-__all__ = ["FOLDER", "Target", "recover", "recovery_name", "stored_plan", "targets"]
+__all__ = [
+    "FOLDER",
+    "Recovered",
+    "Target",
+    "recover",
+    "recovery_name",
+    "refuse_unservable",
+    "stored_plan",
+    "targets",
+]
 
 FOLDER = "recovery"
 CAVEATS = (
@@ -76,6 +85,15 @@ class _Piece:
     @property
     def nodes(self) -> list[Node]:
         return [*self.adapted.values(), *self.heads.values()]
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What was made. records: by name. nodes: every part, made or not. failures: parts that diverged."""
+
+    records: dict[str, RecoveryRecord]
+    nodes: list[Node]
+    failures: list[Failure]
 
 
 def recovery_name(target: Target, others: Sequence[Target] = ()) -> str:
@@ -126,12 +144,11 @@ def recover(
     workers: Team,
     report: Reporter,
     plans: Mapping[str, RecoveryPlan] | RecoveryPlan,
-) -> tuple[dict[str, RecoveryRecord], list[Failure]]:
+) -> Recovered:
     """Adapt what is missing, and write the record of every target that the plan names.
 
-    plans: one for all, or by record name for those to be made. Finished parts are skipped. Returns the
-    records by name, and the parts that diverged. Raises InputError before any work for a plan that the data
-    cannot serve.
+    plans: one for all, or by record name for those to be made. Finished parts are skipped. Raises InputError
+    before any work for a plan that the data cannot serve.
     """
     known = targets(store)
     pieces: dict[str, _Piece] = {}
@@ -151,7 +168,14 @@ def recover(
             continue
         report.stage(f"measuring {name}")
         records[name] = _measure(setting, store, piece, name)
-    return records, failures
+    return Recovered(records, nodes, failures)
+
+
+def refuse_unservable(setting: Setting, requests: Mapping[str, DeletionRequest], plan: RecoveryPlan) -> None:
+    """Raise InputError, before any training, for a budget or a control that the data cannot serve."""
+    for bundle, request in requests.items():
+        if plan.bundles is None or bundle in plan.bundles:
+            recovery_rows(setting, request, plan)
 
 
 def _asked(study: Plan, target: Target, plan: RecoveryPlan, known: Sequence[Target]) -> bool:
