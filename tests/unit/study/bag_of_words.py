@@ -6,6 +6,7 @@ Training, unlearning and retraining all happen; only the size is a toy's.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -24,6 +25,7 @@ from vestige.methods import METHODS
 from vestige.seeds import generator
 from vestige.study.plan import checked
 from vestige.study.protocol import Progress, Rows, Score
+from vestige.training.adaptation import AdaptSettings, adaptation_batches
 
 WIDTH = 256
 SPEC = "bag_of_words:BagOfWords"
@@ -144,6 +146,57 @@ class BagOfWords:
         if keep:
             _save(folder, weights, schema)
         return {"steps": steps}
+
+    def adapt(
+        self,
+        *,
+        start: Path,
+        rows: Rows,
+        schema: Schema,
+        settings: AdaptSettings,
+        seed: int,
+        on_update: Callable[[int, Score], None],
+        progress: Progress,
+    ) -> dict[str, Any]:
+        weights = np.load(start / "weights.npy")
+        x, y = features(rows.texts), _one_hot(rows.gold, schema)
+        order = adaptation_batches(
+            len(rows), settings.batch, settings.updates, generator(seed, "adaptation", len(rows))
+        )
+        on_update(0, lambda texts: softmax(features(texts) @ weights))
+        for update, batch in enumerate(order, start=1):
+            some = list(batch)
+            weights = weights - 1e4 * settings.learning_rate * x[some].T @ (
+                softmax(x[some] @ weights) - y[some]
+            ) / len(some)
+            if update in settings.evaluations:
+                on_update(update, lambda texts: softmax(features(texts) @ weights))  # noqa: B023
+            progress(update, settings.updates)
+        return {"steps": settings.updates}
+
+    def fresh_heads(
+        self,
+        *,
+        start: Path,
+        rows: Rows,
+        schema: Schema,
+        settings: Record,
+        initialisations: Sequence[int],
+        texts: Sequence[str],
+        progress: Progress,
+    ) -> list[tuple[dict[str, Any], Floats]]:
+        """The backbone is the hashing; all that is learned is the head."""
+        assert isinstance(settings, WordTraining)
+        x, y = features(rows.texts), _one_hot(rows.gold, schema)
+        found = []
+        for number in initialisations:
+            weights = generator("fresh head", number).normal(0, 0.3, (WIDTH, len(schema.ids)))
+            before = hashlib.sha256(weights.tobytes()).hexdigest()
+            for _ in range(settings.epochs):
+                weights = weights - settings.learning_rate * x.T @ (softmax(x @ weights) - y) / len(x)
+            progress(number + 1, len(initialisations))
+            found.append(({"initial_sha256": before}, softmax(features(texts) @ weights)))
+        return found
 
     def predict(self, *, model: Path, texts: Sequence[str], schema: Schema, progress: Progress) -> Floats:
         progress(len(texts), len(texts))
