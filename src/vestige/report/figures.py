@@ -7,16 +7,23 @@ dark and print.
 
 from __future__ import annotations
 
-import io
-import re
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from vestige.contracts import Assessment, Estimate, Interval, ModelAssessment, Undefined
+from vestige.report.drawing import (
+    ACCENT,
+    BAND,
+    INK,
+    MUTED,
+    RULE,
+    SECOND,
+    WIDTH,
+    Panel,
+    drawing,
+    inline,
+    svg_text,
+)
 from vestige.report.measures import (
     first_full,
     measure,
@@ -30,66 +37,8 @@ from vestige.report.words import counted, cut, estimate_text, plain, short, styl
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["Panel", "distance_panels", "mass_panels", "reliability_panel"]
-
-WIDTH = 5.0
-"""Inches; at 72 points an inch the drawing is 360 CSS pixels wide before it is scaled to its column."""
-
-_INK, _MUTED, _RULE, _BAND, _ACCENT, _SECOND = (
-    "#010101",
-    "#020202",
-    "#030303",
-    "#040404",
-    "#050505",
-    "#060606",
-)
-_VARIABLES = {
-    _INK: "var(--ink)",
-    _MUTED: "var(--muted)",
-    _RULE: "var(--rule)",
-    _BAND: "var(--band)",
-    _ACCENT: "var(--accent)",
-    _SECOND: "var(--second)",
-}
-_SETTINGS: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "vestige",
-    "text.parse_math": False,
-    "font.family": "DejaVu Sans",
-    "font.size": 11.0,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "axes.edgecolor": _RULE,
-    "axes.labelcolor": _MUTED,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.unicode_minus": True,
-    "text.color": _INK,
-    "xtick.color": _RULE,
-    "xtick.labelcolor": _MUTED,
-    "ytick.color": _RULE,
-    "ytick.labelcolor": _MUTED,
-    "xtick.labelsize": 10.0,
-    "ytick.labelsize": 10.0,
-    "lines.solid_capstyle": "round",
-    "path.simplify": False,
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Panel:
-    """One drawing. svg: a complete inline element. caption: the words above it. alternative: what it shows.
-
-    marks: which of `unit` intervals and noise `band` it contains, for a key beside it.
-    """
-
-    svg: str
-    caption: str
-    alternative: str
-    marks: frozenset[str] = frozenset()
 
 
 def distance_panels(assessment: Assessment, prefix: str) -> tuple[Panel, ...]:
@@ -126,7 +75,7 @@ def distance_panels(assessment: Assessment, prefix: str) -> tuple[Panel, ...]:
         svg = _draw_distances(entries, start, floor, ("retrained", "full model"))
         panels.append(
             Panel(
-                svg=_inline(svg, f"{prefix}-{view}", f"Remaining distance on {words}", alternative),
+                svg=inline(svg, f"{prefix}-{view}", f"Remaining distance on {words}", alternative),
                 caption=f"{view} · {words}",
                 alternative=alternative,
                 marks=_marks(entries, floor),
@@ -155,7 +104,7 @@ def mass_panels(assessment: Assessment, prefix: str) -> tuple[Panel, ...]:
         svg = _draw_distances(entries, start, None, ("none left", "full model"))
         panels.append(
             Panel(
-                svg=_inline(svg, f"{prefix}-{view}", f"Probability left on {words}", alternative),
+                svg=inline(svg, f"{prefix}-{view}", f"Probability left on {words}", alternative),
                 caption=f"{view} · {words}",
                 alternative=alternative,
                 marks=_marks(entries, None),
@@ -190,7 +139,7 @@ def reliability_panel(model: ModelAssessment, full: ModelAssessment | None, pref
         )
     svg = _draw_reliability(model, full if full is not None and full.label != model.label else None)
     return Panel(
-        svg=_inline(svg, prefix, f"Reliability of {short(model.label)}", alternative),
+        svg=inline(svg, prefix, f"Reliability of {short(model.label)}", alternative),
         caption=model.label,
         alternative=alternative,
     )
@@ -218,7 +167,7 @@ def _draw_distances(
     right = max(bounds) * 1.06 or 1.0
     head, pitch, foot = 0.42, 0.52, 0.46
     height = head + pitch * max(rows, 1) + foot
-    with _context() as figure:
+    with drawing() as figure:
         figure.set_size_inches(WIDTH, height)
         axes = figure.add_axes((0.03, foot / height, 0.94, pitch * max(rows, 1) / height))
         axes.set_xlim(0, right)
@@ -228,9 +177,9 @@ def _draw_distances(
         axes.tick_params(axis="x", length=3)
         axes.locator_params(axis="x", nbins=5)
         if floor is not None:
-            axes.axvspan(0, floor, color=_BAND, linewidth=0)
-        axes.axvline(0, color=_INK, linewidth=1.2, clip_on=False)
-        axes.axvline(origin, color=_MUTED, linewidth=1.0, linestyle=(0, (2, 2)))
+            axes.axvspan(0, floor, color=BAND, linewidth=0)
+        axes.axvline(0, color=INK, linewidth=1.2, clip_on=False)
+        axes.axvline(origin, color=MUTED, linewidth=1.0, linestyle=(0, (2, 2)))
         top = axes.get_xaxis_transform()
         axes.text(
             0, 1 + 0.1 / (pitch * max(rows, 1)), ends[0], transform=top, ha="left", va="bottom", fontsize=10
@@ -244,11 +193,11 @@ def _draw_distances(
             ha="left" if near else "right" if origin > 0.72 * right else "center",
             va="bottom",
             fontsize=10,
-            color=_MUTED,
+            color=MUTED,
         )
         for position, (label, estimate) in enumerate(entries):
             _draw_entry(axes, position, label, estimate, origin, right)
-        return _svg(figure)
+        return svg_text(figure)
 
 
 def _draw_entry(
@@ -259,7 +208,7 @@ def _draw_entry(
     axes.text(right * 0.012, position + 0.34, cut(label, 28), ha="left", va="center", fontsize=11)
     if estimate is None or value is None:
         reason = "not measured" if estimate is None else plain(estimate.value)
-        axes.text(right, position + 0.34, cut(reason, 34), ha="right", va="center", fontsize=10, color=_MUTED)
+        axes.text(right, position + 0.34, cut(reason, 34), ha="right", va="center", fontsize=10, color=MUTED)
         return
     axes.text(
         right,
@@ -268,29 +217,29 @@ def _draw_entry(
         ha="right",
         va="center",
         fontsize=10,
-        color=_MUTED,
+        color=MUTED,
     )
-    axes.plot([min(value, origin), max(value, origin)], [line, line], color=_RULE, linewidth=1.0, zorder=1)
+    axes.plot([min(value, origin), max(value, origin)], [line, line], color=RULE, linewidth=1.0, zorder=1)
     if isinstance(estimate.unit, Interval):
         axes.plot(
-            [estimate.unit.low, estimate.unit.high], [line, line], color=_ACCENT, linewidth=1.0, zorder=2
+            [estimate.unit.low, estimate.unit.high], [line, line], color=ACCENT, linewidth=1.0, zorder=2
         )
     if isinstance(estimate.row, Interval):
-        axes.plot([estimate.row.low, estimate.row.high], [line, line], color=_ACCENT, linewidth=3.2, zorder=3)
-    axes.plot([value], [line], marker="o", markersize=6.5, color=_ACCENT, zorder=4, clip_on=False)
+        axes.plot([estimate.row.low, estimate.row.high], [line, line], color=ACCENT, linewidth=3.2, zorder=3)
+    axes.plot([value], [line], marker="o", markersize=6.5, color=ACCENT, zorder=4, clip_on=False)
 
 
 def _draw_reliability(model: ModelAssessment, full: ModelAssessment | None) -> str:
-    with _context() as figure:
+    with drawing() as figure:
         figure.set_size_inches(3.4, 4.3)
         axes = figure.add_axes((0.12, 0.34, 0.85, 0.6))
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
         axes.set_xticks([0, 0.5, 1], ["", "", ""])
         axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
-        axes.plot([0, 1], [0, 1], color=_MUTED, linewidth=1.0, linestyle=(0, (2, 2)))
-        axes.text(0, 1.03, "accuracy", ha="left", va="bottom", fontsize=10, color=_MUTED)
-        for shown, color, width, size in ((full, _SECOND, 1.2, 3.5), (model, _ACCENT, 1.6, 5.0)):
+        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1.0, linestyle=(0, (2, 2)))
+        axes.text(0, 1.03, "accuracy", ha="left", va="bottom", fontsize=10, color=MUTED)
+        for shown, color, width, size in ((full, SECOND, 1.2, 3.5), (model, ACCENT, 1.6, 5.0)):
             if shown is None:
                 continue
             points = [
@@ -316,7 +265,7 @@ def _draw_reliability(model: ModelAssessment, full: ModelAssessment | None) -> s
             shares,
             width=[(item.high - item.low) * 0.86 for item in model.reliability],
             align="edge",
-            color=_SECOND,
+            color=SECOND,
             linewidth=0,
         )
         below.set_ylim(0, max([*shares, 0.01]) * 1.05)
@@ -331,76 +280,7 @@ def _draw_reliability(model: ModelAssessment, full: ModelAssessment | None) -> s
             ha="left",
             va="bottom",
             fontsize=10,
-            color=_MUTED,
+            color=MUTED,
         )
         below.set_xlabel("confidence", fontsize=10, labelpad=1)
-        return _svg(figure)
-
-
-@contextmanager
-def _context() -> Iterator[Figure]:
-    """An empty figure under this module's settings; matplotlib's own are put back."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with warnings.catch_warnings(), matplotlib.rc_context(_SETTINGS):
-        # Labels may hold letters that the measuring font lacks; the page's own fonts draw them.
-        warnings.filterwarnings("ignore", message=".*Glyph .* missing from font.*")
-        warnings.filterwarnings("ignore", message=".*does not support .* natively.*")
-        yield Figure()
-
-
-def _svg(figure: Figure) -> str:
-    buffer = io.StringIO()
-    figure.savefig(
-        buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
-    )
-    return buffer.getvalue()
-
-
-def _inline(svg: str, prefix: str, title: str, description: str) -> str:
-    """A drawing as an inline element: named, coloured by variables, ids under `prefix`, no declarations."""
-    root = ElementTree.fromstring(svg)
-    for parent in list(root.iter()):
-        parent.tag = _local(parent.tag)
-        for child in list(parent):
-            if _local(child.tag) in ("metadata", "style"):
-                parent.remove(child)
-    width, height = (float(part) for part in root.attrib["viewBox"].split()[2:])
-    root.attrib.clear()
-    for element in root.iter():
-        for name, value in list(element.attrib.items()):
-            del element.attrib[name]
-            local = _local(name)
-            if local == "id":
-                value = f"{prefix}-{value}"
-            elif local == "href":
-                value = value.replace("#", f"#{prefix}-", 1)
-            value = value.replace("url(#", f"url(#{prefix}-")
-            element.attrib[local] = _style(value) if local == "style" else value
-    root.attrib.update(
-        {
-            "viewBox": f"0 0 {width:g} {height:g}",
-            "width": f"{width:g}",
-            "height": f"{height:g}",
-            "role": "img",
-            "aria-labelledby": f"{prefix}-t {prefix}-d",
-            "style": "stroke-linejoin: round; stroke-linecap: butt",
-        }
-    )
-    for position, (tag, text) in enumerate((("title", title), ("desc", description))):
-        child = ElementTree.Element(tag, {"id": f"{prefix}-{tag[0]}"})
-        child.text = plain(text)
-        root.insert(position, child)
-    return re.sub(r">\s+<", "><", ElementTree.tostring(root, encoding="unicode"))
-
-
-def _local(name: str) -> str:
-    return name.rpartition("}")[2]
-
-
-def _style(value: str) -> str:
-    """Placeholders become variables; the font's family is left to the page, its size stays."""
-    for placeholder, variable in _VARIABLES.items():
-        value = value.replace(placeholder, variable)
-    return re.sub(r"font:\s*([0-9.]+px)[^;]*", r"font-size: \1", value)
+        return svg_text(figure)
