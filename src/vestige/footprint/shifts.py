@@ -1,7 +1,8 @@
 """Relative shifts of a diagonal between two models, per weight, layer, projection and role.
 
 `shift = 100 |V(base) - V(after)| / |V(base)|`, Euclidean norms over the measured weights,
-V = log(|F| + floor) or F itself. Sums are float64; two equal diagonals shift by exactly 0. Ataee and Triantafillou 2026.
+V = log(|F| + floor) or F itself. Sums are float64; two equal diagonals shift by exactly 0. Ataee and
+Triantafillou 2026.
 """
 
 from __future__ import annotations

