@@ -33,6 +33,7 @@ VERBS: dict[str, Verb] = {
     ),
     "compare": Verb("vestige.cli.compare", "Compare prediction files: full, unlearned and retrained models."),
     "study": Verb("vestige.cli.study", "Run, tune, freeze, check and audit planned studies."),
+    "attack": Verb("vestige.cli.attack", "Attack unlearned models: recovery by fine-tuning, fresh heads."),
     "report": Verb("vestige.cli.report", "Write the report of a folder of results again."),
     "list": Verb("vestige.cli.list_", "List methods, metrics, attacks, models or data sets."),
 }

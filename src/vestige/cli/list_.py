@@ -43,7 +43,12 @@ def _metrics() -> Rows:
 
 
 def _attacks() -> Rows:
-    return []
+    from vestige.attacks import ATTACKS
+
+    return [
+        {"name": item.name, "models": ", ".join(item.models), "run": item.verb, "question": item.question}
+        for item in ATTACKS
+    ]
 
 
 def _models() -> Rows:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from vestige.deletion.gates import AcquisitionGate
     from vestige.study.plan import Plan
 
-__all__ = ["Execution", "Outline", "StudyResult", "outline", "run_study"]
+__all__ = ["Execution", "Outline", "StudyResult", "note_failures", "outline", "run_study"]
 
 OUTLINE_KINDS = ("full", "oracle", "unlearned", "assessment")
 
@@ -179,7 +179,7 @@ def _run(
     report.total = cost(missing) + cost(pending(nodes, store))
     failures += workers.work_through([*first, *nodes])
     deletions = settle(setting, store, read_gates(setting, store, gated), plan.bundles)
-    _note_failures(store, nodes, failures)
+    note_failures(store, nodes, failures)
     entries = register(setting, store, deletions, used, cells)
     assessments: dict[str, Assessment] = {}
     for cell in sorted(cells, key=lambda cell: cell.offer.options is not None):
@@ -197,7 +197,7 @@ def _run(
     recovered = None
     if plan.recovery is not None:
         recovered = recover(setting, store, workers, report, plan.recovery)
-        _note_failures(store, recovered.nodes, recovered.failures)
+        note_failures(store, recovered.nodes, recovered.failures)
         failures += recovered.failures
     return StudyResult(store.root, assessments, tuple(failures), recovered.records if recovered else {})
 
@@ -306,7 +306,7 @@ def _first(nodes: Mapping[int, Node], seed: int) -> tuple[tuple[int, Node], ...]
     return ((seed, nodes[seed]), *((other, node) for other, node in nodes.items() if other != seed))
 
 
-def _note_failures(store: Store, nodes: Sequence[Node], failures: Sequence[Failure]) -> None:
+def note_failures(store: Store, nodes: Sequence[Node], failures: Sequence[Failure]) -> None:
     """Keep failures.json to what failed and is still missing."""
     old = store.json("failures.json") if store.has("failures.json") else []
     done = {node.key for node in nodes if store.node(node.kind, node.key).record() is not None}
