@@ -149,7 +149,8 @@ def show(
     ] = None,
 ) -> None:
     """Print a shipped study file, to copy and change; without a name, list them."""
-    from vestige.study.plan import parse_plan, shipped_studies
+    from vestige.study.plan import parse_plan
+    from vestige.study.source import shipped_studies
 
     shipped = shipped_studies()
     if study is None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
-from importlib.resources import files
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from vestige.contracts import Record
 from vestige.data.intents import DatasetSpec
 from vestige.errors import InputError, did_you_mean, shown
-from vestige.files import reading
 from vestige.study.candidates import refuse_undefined
 from vestige.study.deletion_plan import (
     CUSTOM_BUNDLE,
@@ -24,6 +21,7 @@ from vestige.study.deletion_plan import (
     each_once,
 )
 from vestige.study.recovery_plan import RecoveryPlan, check_recovery
+from vestige.study.source import read_yaml, source_text
 
 __all__ = [
     "CUSTOM_BUNDLE",
@@ -34,10 +32,11 @@ __all__ = [
     "Plan",
     "Stage",
     "TuningPlan",
+    "anchored",
+    "build_plan",
     "checked",
     "load_plan",
     "parse_plan",
-    "shipped_studies",
 ]
 
 Stage = Literal[
@@ -90,12 +89,16 @@ class Plan(Record):
     noise_seeds: further full models, for the floor of full models. oracle_seeds: further oracles of each
     request, for the floor of oracles. family: labels that Holm's correction covers (default: the candidate
     methods of a confirmation, else none). primary_seed: decides eligibility; default the first seed.
-    draws: bootstrap resamples. candidates: candidate sets that the finished models are scored under, S0 (all
-    options) among them. seed_metrics: score the untrained model of each seed as well, for ZRF.
-    recovery: adapt the checkpoints after they were assessed, on few rows of the deleted classes.
+    arm, scale: which arm of a sweep this is and what it was scaled to, filled in when a study is read. about:
+    one line for listings. draws: bootstrap resamples. candidates: candidate sets that the finished models are
+    scored under, S0 (all options) among them. seed_metrics: score the untrained model of each seed as well,
+    for ZRF. recovery: adapt the checkpoints after they were assessed, on few rows of the deleted classes.
     """
 
     name: str
+    about: str = ""
+    arm: str = ""
+    scale: str = ""
     stage: Stage = "pilot"
     dataset: DatasetSpec
     model: dict[str, Any] = Field(default_factory=dict)
@@ -136,32 +139,6 @@ class Plan(Record):
         return tuple(dict.fromkeys((*self.seeds, *self.oracle_seeds)))
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML's safe subset without aliases or repeated keys; `1e-4` is a number."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(None, None, "an alias ('*name')", event.start_mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key '{key.value}' twice in one mapping", key.start_mark
-                )
-            if isinstance(key.value, str):
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
-
-
 def checked(model: type[R], raw: object, subject: str) -> R:
     """`raw` as a record. Raises a one-line InputError that names the key, with a suggestion when unknown."""
     if not isinstance(raw, Mapping):
@@ -198,22 +175,11 @@ def checked(model: type[R], raw: object, subject: str) -> R:
 
 def parse_plan(text: str, subject: str) -> Plan:
     """A plan from YAML text. subject: the file's name, for messages. Raises InputError, one line."""
-    try:
-        raw = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{subject}, line {mark.line + 1}" if mark is not None else subject
-        problem = getattr(error, "problem", None) or "text that is not YAML"
-        found = str(problem).removeprefix("but ").removeprefix("found ")
-        raise InputError(place, found, "plain YAML, each key once", "correct the line") from None
-    except RecursionError:
-        raise InputError(
-            subject, "lists or mappings nested too deep", "plain YAML, each key once", "correct the file"
-        ) from None
-    if not isinstance(raw, dict):
-        raise InputError(
-            subject, "no mapping at the top", "a study file", "start from `vestige study show demo`"
-        )
+    return build_plan(read_yaml(text, subject), subject)
+
+
+def build_plan(raw: Mapping[str, Any], subject: str) -> Plan:
+    """A plan from what a study file says. Raises InputError, one line."""
     parts = dict(raw)
     for key in parts:
         if key not in Plan.model_fields:
@@ -305,45 +271,18 @@ def _check_methods(plan: Plan, subject: str) -> None:
     each_once(labels, f"{subject}: methods, labels")
 
 
-def shipped_studies() -> dict[str, str]:
-    """Name -> YAML text of every study that comes with the package."""
-    folder = files("vestige.study") / "shipped"
-    found = sorted(
-        (item for item in folder.iterdir() if item.name.endswith(".yaml")), key=lambda item: item.name
-    )
-    return {item.name.removesuffix(".yaml"): item.read_text(encoding="utf-8") for item in found}
-
-
 def load_plan(source: str | Path) -> tuple[Plan, str]:
-    """(plan, YAML text) of a study file, or of a shipped study's name. Raises InputError.
+    """(plan, YAML text) of a study file without arms, or of a shipped study's name. Raises InputError.
 
-    Relative paths in `dataset` are taken from the study file's folder.
+    Relative paths in `dataset` and of frozen settings are taken from the study file's folder.
     """
-    shipped = shipped_studies()
-    name = str(source)
-    path = Path(source)
-    if name in shipped and not path.is_file():
-        return parse_plan(shipped[name], name), shipped[name]
-    if not path.exists() and path.suffix not in (".yaml", ".yml"):
-        raise InputError(
-            f"study {shown(name)}",
-            "no such file",
-            "a study file or a shipped study",
-            did_you_mean(name, shipped),
-        )
-    with reading(path, "a study file"):
-        data = path.read_bytes()
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            str(path), f"byte {error.start} that is not UTF-8", "UTF-8 text", "save it as UTF-8"
-        ) from None
-    plan = parse_plan(text, str(path))
-    return _anchored(plan, path.parent), text
+    text, subject, folder = source_text(source)
+    plan = parse_plan(text, subject)
+    return plan if folder is None else anchored(plan, folder), text
 
 
-def _anchored(plan: Plan, folder: Path) -> Plan:
+def anchored(plan: Plan, folder: Path) -> Plan:
+    """The plan with paths that exist relative to `folder` made absolute."""
     update = {
         key: str((folder / value).resolve())
         for key in ("path", "descriptions")

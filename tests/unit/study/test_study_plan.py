@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from vestige.errors import InputError
-from vestige.study.plan import load_plan, parse_plan, shipped_studies
+from vestige.study.plan import load_plan, parse_plan
+from vestige.study.source import shipped_studies
 
 SMALL = "name: a\ndataset: helpdesk\n"
 
