@@ -24,6 +24,7 @@ from vestige.study.ledger_import import FOLDER, read_imported
 from vestige.study.ledger_main import main_table2_rows, main_table3_rows
 from vestige.study.ledger_rows import KINDS, LedgerRow
 from vestige.study.ledger_run import Run
+from vestige.study.store import SWEEP, run_folders
 
 __all__ = ["Ledger", "read_ledger"]
 
@@ -58,12 +59,12 @@ class Ledger:
         return cast("tuple[T, ...]", self._memo[kind.KIND])
 
     @cached_property
-    def summaries(self) -> dict[str, list[Any]]:
-        """Name of a summary -> its contents in every run that has it."""
-        found: dict[str, list[Any]] = {}
+    def summaries(self) -> dict[str, list[tuple[Run, Any]]]:
+        """Name of a summary -> the runs that have it, with its contents."""
+        found: dict[str, list[tuple[Run, Any]]] = {}
         for run in self.runs:
             for path in sorted(run.root.glob("summaries/*.json")):
-                found.setdefault(path.stem, []).append(run.json(f"summaries/{path.name}"))
+                found.setdefault(path.stem, []).append((run, run.json(f"summaries/{path.name}")))
         return found
 
 
@@ -121,10 +122,9 @@ def read_ledger(*folders: str | Path) -> Ledger:
 
 
 def _runs(root: Path) -> list[Run]:
-    """The run in a folder, or the arms of a sweep."""
-    arms = sorted(path for path in (root / "arms").glob("*") if _is_run(path))
-    if arms:
-        return [Run(path, arm=path.name) for path in arms]
+    """The run in a folder, or the arms of a sweep that have begun."""
+    if (root / SWEEP).is_file():
+        return [Run(path, arm=arm) for arm, path in run_folders(root).items()]
     return [Run(root)] if _is_run(root) else []
 
 

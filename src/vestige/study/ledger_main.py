@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from vestige.contracts import ModelAssessment, Undefined
+from pydantic import ValidationError
+
+from vestige.contracts import Interval, ModelAssessment, Record, Undefined
+from vestige.errors import InputError
 from vestige.study.ledger_measured import Measured
 from vestige.study.ledger_rows import ClincRow, MainTable2Row, MainTable3Row
-from vestige.study.ledger_run import Filled
+from vestige.study.ledger_run import REMEDY, Filled, Run, bundle_name
+from vestige.study.summary_records import MethodReplication, PooledSummary, ReplicationSummary
 
 __all__ = ["main_table2_rows", "main_table3_rows", "pooled_gain"]
+
+S = TypeVar("S", bound=Record)
+Summaries = Mapping[str, Sequence[tuple[Run, Any]]]
+"""Name of a summary -> the runs that have it, with its contents."""
 
 SETTINGS = {"transfer": "frozen_transfer", "confirmation": "tuned", "replication": "tuned"}
 
 
-def main_table2_rows(
-    items: Sequence[Measured], summaries: Mapping[str, Sequence[Any]]
-) -> list[MainTable2Row]:
+def main_table2_rows(items: Sequence[Measured], summaries: Summaries) -> list[MainTable2Row]:
     """Phase 1: configurations of a confirmation. Phase 2: the hierarchical summaries of replications."""
     found = []
     for item in items:
@@ -47,49 +53,72 @@ def main_table2_rows(
                     **filled.values,
                 )
             )
-    for summary in summaries.get("replication", ()):
-        found += _replications(summary)
+    for run, content in summaries.get("replication", ()):
+        if not _about(run, "clinc150"):
+            summary = _checked(ReplicationSummary, content, run, "replication")
+            found += [
+                _replicated(item)
+                for item in summary.methods
+                if not item.control and len(item.seeds) * len(item.bundles) > 1
+            ]
     return found
 
 
-def _replications(summary: Mapping[str, Any]) -> list[MainTable2Row]:
-    """Phase 2 from `summaries/replication.json`."""
-    found = []
-    for method in summary.get("methods", ()):
-        views = {item["view"]: item for item in method.get("views", ())}
-        values: dict[str, Any] = {}
-        for view in ("f", "g"):
-            item = views.get(view.upper(), {})
-            value = item.get("estimate")
-            values[f"gain_{view}"] = value if isinstance(value, int | float) else None
-            interval = item.get("interval") or {}
-            values[f"gain_{view}_lo"] = interval.get("low")
-            values[f"gain_{view}_hi"] = interval.get("high")
-        found.append(
-            MainTable2Row(
-                phase=2,
-                method=str(method.get("label") or method.get("method")),
-                seeds=";".join(map(str, method.get("seeds", ()))),
-                bundles=";".join(f"b{item}" for item in method.get("bundles", ())),
-                d0_f=None,
-                d0_g=None,
-                progress_f=None,
-                progress_g=None,
-                decision=_capital(str(method.get("decision") or "undefined")),
-                origin="summaries/replication.json",
-                **values,
-            )
-        )
-    return found
+def _about(run: Run, dataset: str) -> bool:
+    """Whether a run deletes classes of this data set under semantic labels; any other is not the table's."""
+    return str(run.json("data.json", {}).get("name")) == dataset or not _plain(run)
+
+
+def _plain(run: Run) -> bool:
+    granularity = (run.plan.get("deletion") or {}).get("granularity", "class")
+    return bool(granularity == "class" and run.plan.get("rendering", "semantic") == "semantic")
+
+
+def _checked(kind: type[S], content: Any, run: Run, name: str) -> S:
+    """A summary as its record. Raises InputError naming file and field."""
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"{run.root / 'summaries' / name}.json, {where}", first["msg"], "a summary of a study", REMEDY
+        ) from None
+
+
+def _replicated(item: MethodReplication) -> MainTable2Row:
+    """Phase 2: one method over its seeds and bundles."""
+    values: dict[str, Any] = {}
+    for view in ("f", "g"):
+        found = next((one for one in item.views if one.view == view.upper()), None)
+        values[f"gain_{view}"] = found.estimate if found else None
+        values |= _interval(f"gain_{view}", found.interval if found else None)
+    return MainTable2Row(
+        phase=2,
+        method=item.label,
+        seeds=";".join(map(str, item.seeds)),
+        bundles=";".join(map(bundle_name, item.bundles)),
+        d0_f=None,
+        d0_g=None,
+        progress_f=None,
+        progress_g=None,
+        decision=_capital(str(item.decision)),
+        origin="summaries/replication.json",
+        printed={},
+        **values,
+    )
+
+
+def _interval(column: str, found: Interval | Undefined | None) -> dict[str, float | None]:
+    known = found if isinstance(found, Interval) else None
+    return {f"{column}_lo": known.low if known else None, f"{column}_hi": known.high if known else None}
 
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def main_table3_rows(
-    items: Sequence[Measured], summaries: Mapping[str, Sequence[Any]]
-) -> list[MainTable3Row]:
+def main_table3_rows(items: Sequence[Measured], summaries: Summaries) -> list[MainTable3Row]:
     """CLINC150 by bundle: frozen transfer, tuned, pooled intents, opaque labels; one candidate a record."""
     groups: dict[str, list[MainTable3Row]] = {"frozen_transfer": [], "tuned": [], "opaque": []}
     for item in items:
@@ -117,9 +146,14 @@ def main_table3_rows(
                 **filled.values,
             )
         )
-    pooled = [row for summary in summaries.get("pooled", ()) for row in _pooled(summary)]
     if not any(groups.values()):
         return []
+    pooled = [
+        row
+        for run, content in summaries.get("pooled", ())
+        if str(run.json("data.json", {}).get("name")) == "clinc150" and _plain(run)
+        for row in _pooled(_checked(PooledSummary, content, run, "pooled"))
+    ]
     return [*groups["frozen_transfer"], *groups["tuned"], *pooled, *groups["opaque"]]
 
 
@@ -128,9 +162,32 @@ def _candidate(item: Measured) -> ModelAssessment | None:
     return next((model for model in tested if model.method == "simnpo"), tested[0] if tested else None)
 
 
-def _pooled(summary: Mapping[str, Any]) -> list[MainTable3Row]:
-    """Pooled intents from `summaries/pooled.json`."""
-    return []
+def _pooled(summary: PooledSummary) -> list[MainTable3Row]:
+    """Pooled intents: a row a candidate method, with the interval over all intents drawn together."""
+    found = []
+    for item in summary.methods:
+        if item.control or not item.views or item.views[0].bundles < 2:
+            continue
+        values: dict[str, Any] = {}
+        for one in item.views:
+            column = f"gain_{one.view.lower()}"
+            values[column] = one.estimate
+            values |= _interval(column, one.unit)
+        found.append(
+            MainTable3Row(
+                configuration=f"Pooled, {item.views[0].units} intents ({item.label})",
+                setting="pooled",
+                labels="semantic",
+                bundle=None,
+                seed=None,
+                progress_f=None,
+                progress_g=None,
+                origin="summaries/pooled.json",
+                printed={},
+                **values,
+            )
+        )
+    return found
 
 
 def pooled_gain(rows: Sequence[ClincRow], view: str) -> float | None:

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from vestige.contracts import ModelAssessment
-from vestige.errors import InputError
 from vestige.study.ledger_measured import Measured
 from vestige.study.ledger_rows import ComputeRow, OptimisationRow, RegistryRow, StepRow, TuningRow
 from vestige.study.ledger_run import Run, model_names, number_of
+from vestige.study.steps import STEPS, ends, read_steps
 
 __all__ = [
     "compute_rows",
@@ -26,10 +26,15 @@ __all__ = [
     "tuning_rows",
 ]
 
-ENDS = 10
-"""Steps that the means at either end of a log are taken over."""
-STEP_FILES = ("steps.parquet", "steps.jsonl")
 FIELDS = ("learning_rate", "beta", "retain_weight")
+LOGGED = {
+    "forget_loss": "forget_loss",
+    "retain_loss": "retain_loss",
+    "grad_norm": "gradient_norm",
+    "update_norm": "update_norm",
+    "learning_rate": "learning_rate",
+}
+"""Column of a ledger -> column of a step log."""
 
 
 @dataclass(frozen=True)
@@ -263,32 +268,20 @@ def _logs(items: Sequence[Measured]) -> Iterator[tuple[Measured, ModelAssessment
             if not node or node in seen:
                 continue
             folder = item.run.root / "nodes" / f"unlearned-{node[:16]}"
-            path = next((folder / name for name in STEP_FILES if (folder / name).is_file()), None)
-            if path is not None:
+            path = folder / STEPS
+            if path.is_file():
                 seen.add(node)
-                yield item, model, _read_steps(path), path
-
-
-def _read_steps(path: Path) -> pd.DataFrame:
-    try:
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path)
-        return pd.read_json(path, lines=True)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            str(path), str(error).splitlines()[0], "a step log", "restore it, or run the study again"
-        ) from None
+                yield item, model, read_steps(path), path
 
 
 def optimisation_rows(items: Sequence[Measured]) -> list[OptimisationRow]:
     """Ends of every step log beside what the run reached."""
     found = []
     for item, model, log, path in _logs(items):
-        means = {
-            f"{column}_{end}": _end_mean(log, column, end)
-            for column in ("forget_loss", "retain_loss", "grad_norm")
-            for end in ("first10", "last10")
-        }
+        means: dict[str, float | None] = {}
+        for column in ("forget_loss", "retain_loss", "grad_norm"):
+            both = ends(log, LOGGED[column])
+            means[f"{column}_first10"], means[f"{column}_last10"] = both or (None, None)
         full, oracle = item.full, item.oracle
         found.append(
             OptimisationRow(
@@ -312,15 +305,6 @@ def optimisation_rows(items: Sequence[Measured]) -> list[OptimisationRow]:
     return found
 
 
-def _end_mean(log: pd.DataFrame, column: str, end: str) -> float | None:
-    if column not in log:
-        return None
-    values = np.asarray(log[column], dtype=np.float64)
-    part = values[:ENDS] if end == "first10" else values[-ENDS:]
-    part = part[np.isfinite(part)]
-    return float(part.mean()) if len(part) else None
-
-
 def _last(log: pd.DataFrame, column: str) -> float | None:
     if column not in log or not len(log):
         return None
@@ -332,20 +316,11 @@ def step_rows(items: Sequence[Measured]) -> list[StepRow]:
     """Every step of every unlearning run."""
     found = []
     for item, model, log, path in _logs(items):
-        numbers = {
-            name: np.asarray(log[name], dtype=np.float64)
-            for name in ("forget_loss", "retain_loss", "grad_norm", "update_norm", "learning_rate")
-            if name in log
-        }
-        epochs = np.asarray(log["epoch"]) if "epoch" in log else None
-        steps = np.asarray(log["step"]) if "step" in log else np.arange(1, len(log) + 1)
+        numbers = {column: np.asarray(log[logged], dtype=np.float64) for column, logged in LOGGED.items()}
         place = path.relative_to(item.run.root).as_posix()
         for at in range(len(log)):
             values = {
                 name: float(array[at]) if np.isfinite(array[at]) else None for name, array in numbers.items()
-            }
-            missing = {
-                name: None for name in ("forget_loss", "retain_loss", "grad_norm") if name not in values
             }
             found.append(
                 StepRow(
@@ -354,10 +329,9 @@ def step_rows(items: Sequence[Measured]) -> list[StepRow]:
                     bundle=item.bundle,
                     method=model.label,
                     stage=item.record.stage,
-                    step=int(steps[at]),
-                    epoch=None if epochs is None else int(epochs[at]),
+                    step=int(log["step"].iloc[at]),
+                    epoch=int(log["epoch"].iloc[at]),
                     origin=place,
-                    **missing,
                     **values,
                 )
             )
