@@ -383,9 +383,9 @@ class Objective:
 
     The loss is `forget(D_F batch) + w * retain(D_R batch)`, w = settings.retain_weight where the method has
     a retain term. reference_terms(settings): the terms that read `ref_log_probs`; the reference scores only
-    their rows. hidden(settings): the objective reads a block's output instead of the scores. post_hoc: it
-    trains nothing and has no terms. role: "candidate" or "control" (controls stay outside Holm's family).
-    grid: default tuning values of settings fields.
+    their rows. hidden(settings): the objective reads a block's output instead of the scores.
+    post_hoc(model, settings): what a method does that trains nothing and has no terms. role: "candidate" or
+    "control" (controls stay outside Holm's family). grid: default tuning values of settings fields.
     """
 
     name: str
@@ -400,7 +400,7 @@ class Objective:
     retain: Callable[[LossBatch, Any], Tensor] | None
     reference_terms: Callable[[Any], frozenset[Term]]
     hidden: Callable[[Any], HiddenUse] | None = None
-    post_hoc: bool = False
+    post_hoc: Callable[[Any, Any], None] | None = None
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,14 +20,21 @@ import torch
 from tests.tiny import save_tiny_bert, tiny_rows, tiny_schema
 
 from vestige.contracts import LossBatch, Objective
+from vestige.errors import Diverged, InputError
 from vestige.methods import METHODS
+from vestige.methods.representation import middle_block, uniform_direction
+from vestige.models.blocks import blocks_of
 from vestige.models.decision import ModelSettings, SchemaModel, build_decision_model, load_decision_model
+from vestige.seeds import generator
 from vestige.training import losses
-from vestige.training.loop import TaskSettings, TrainingRecord, TrainRows, train_task, unlearn
+from vestige.training.hidden import HiddenStates
+from vestige.training.loop import TaskSettings, TrainingRecord, TrainRows, train_task, unlearn, weights_sha256
 
 pytestmark = pytest.mark.train
 
 NAMES = METHODS.names()
+TRAINED = [name for name in NAMES if METHODS.get(name).forget is not None]
+POST_HOC = [name for name in NAMES if METHODS.get(name).post_hoc is not None]
 IDS, TEXTS, GOLD = tiny_rows(64)
 FORGET = TrainRows(IDS[:20], TEXTS[:20], GOLD[:20])
 RETAIN = TrainRows(IDS[20:], TEXTS[20:], GOLD[20:])
@@ -44,86 +52,123 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "model"
 
 
-def run(full: Path, method: Objective, *, rate: float = 1e-3) -> tuple[SchemaModel, TrainingRecord]:
+def run(
+    full: Path, method: Objective, *, rate: float = 1e-3, folder: Path | None = None
+) -> tuple[SchemaModel, TrainingRecord]:
     model = load_decision_model(full)
     record, _ = unlearn(
         model,
         method,
-        method.settings(learning_rate=rate, epochs=2, forget_batch=8, retain_batch=8),
+        method.settings(learning_rate=rate, epochs=2, forget_batch=8, retain_batch=8),  # type: ignore[arg-type]
         forget=FORGET,
         retain=RETAIN,
         schema=tiny_schema(),
         seed=4,
+        folder=folder,
     )
     return model, record
 
 
 @pytest.fixture(scope="module")
 def unlearned(full: Path) -> dict[str, tuple[SchemaModel, TrainingRecord]]:
-    return {name: run(full, METHODS.get(name)) for name in NAMES}
+    return {name: run(full, METHODS.get(name)) for name in TRAINED}
 
 
 def batch_of(n: int = 7, options: int = 5, seed: int = 0, *, same: bool = False) -> LossBatch:
-    """A batch where theta differs from the reference (unless `same`)."""
+    """A batch where theta differs from the reference (unless `same`); rows of unequal length."""
     random = torch.Generator().manual_seed(seed)
-    logits = torch.randn(n, options, generator=random, dtype=torch.float64, requires_grad=True)
-    ref = logits.detach() if same else torch.randn(n, options, generator=random, dtype=torch.float64)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=random, dtype=torch.float64)
+
+    logits = drawn(n, options).requires_grad_()
+    ref = logits.detach() if same else drawn(n, options)
+    hidden = drawn(n, 4, 3).requires_grad_()
     return LossBatch(
         log_probs=torch.log_softmax(logits, -1),
         gold=torch.randint(0, options, (n,), generator=random),
         ref_log_probs=torch.log_softmax(ref, -1),
+        hidden=hidden,
+        ref_hidden=hidden.detach() if same else drawn(n, 4, 3),
+        hidden_mask=torch.arange(4)[None] <= torch.randint(0, 4, (n, 1), generator=random),
+        steer=drawn(3),
     )
 
 
-def test_the_six_methods_are_registered() -> None:
-    expected = ["grad_ascent", "grad_diff", "grad_diff_kl", "npo", "simnpo", "uniformization"]
-    assert set(expected) <= set(NAMES)
+def row(batch: LossBatch, i: int) -> LossBatch:
+    """One row of a batch."""
+    values = {f.name: getattr(batch, f.name) for f in dataclasses.fields(batch)}
+    cut = {k: v[i : i + 1] for k, v in values.items() if v is not None and k != "steer"}
+    return LossBatch(**cut, steer=batch.steer)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def terms(method: Objective) -> list[Any]:
+    return [term for term in (method.forget, method.retain) if term is not None]
+
+
+def test_the_eight_methods_are_registered() -> None:
+    expected = ["grad_ascent", "grad_diff", "grad_diff_kl", "npo", "rmu", "simnpo", "uniformization"]
+    assert set(expected) <= set(TRAINED)
+    assert POST_HOC == ["temperature"]
+    assert sorted({*TRAINED, *POST_HOC}) == NAMES
+    assert [m.name for m in METHODS if m.role == "control"] == ["temperature", "uniformization"]
+
+
+@pytest.mark.parametrize("name", TRAINED)
 def test_terms_are_finite_scalars_with_finite_gradients(name: str) -> None:
     method = METHODS.get(name)
-    settings = method.settings()
-    for term in filter(None, (method.forget, method.retain)):
+    for term in terms(method):
         batch = batch_of()
-        value = term(batch, settings)
+        value = term(batch, method.settings())
         assert value.shape == ()
-        (gradient,) = torch.autograd.grad(value, batch.log_probs)
+        read = (batch.hidden if method.hidden else batch.log_probs,)
+        (gradient,) = torch.autograd.grad(value, read)  # type: ignore[arg-type]
         assert torch.isfinite(gradient).all()
         assert gradient.abs().sum() > 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRAINED)
 def test_a_term_is_the_mean_of_its_rows(name: str) -> None:
     method = METHODS.get(name)
     batch = batch_of()
-    assert batch.ref_log_probs is not None
-    for term in filter(None, (method.forget, method.retain)):
-        parts = [
-            term(
-                LossBatch(
-                    log_probs=batch.log_probs[i : i + 1],
-                    gold=batch.gold[i : i + 1],
-                    ref_log_probs=batch.ref_log_probs[i : i + 1],
-                ),
-                method.settings(),
-            )
-            for i in range(7)
-        ]
+    for term in terms(method):
+        parts = [term(row(batch, i), method.settings()) for i in range(7)]
         torch.testing.assert_close(term(batch, method.settings()), torch.stack(parts).mean())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRAINED)
+def test_padding_side_changes_no_loss(name: str) -> None:
+    """Tokens moved to the other end of a padded row, with anything in the padding."""
+    method = METHODS.get(name)
+    batch = batch_of()
+    assert batch.hidden is not None
+    assert batch.ref_hidden is not None
+    assert batch.hidden_mask is not None
+    noise = torch.where(batch.hidden_mask[..., None], batch.hidden, torch.tensor(float("nan")))
+    moved = dataclasses.replace(
+        batch,
+        hidden=noise.flip(1),
+        ref_hidden=batch.ref_hidden.flip(1),
+        hidden_mask=batch.hidden_mask.flip(1),
+    )
+    for term in terms(method):
+        torch.testing.assert_close(term(moved, method.settings()), term(batch, method.settings()))
+
+
+@pytest.mark.parametrize("name", TRAINED)
 def test_only_the_stated_terms_read_the_reference(name: str) -> None:
     method = METHODS.get(name)
-    batch = dataclasses.replace(batch_of(), ref_log_probs=None)
-    reads = method.reference_terms(method.settings())
+    settings = method.settings()
+    batch = dataclasses.replace(batch_of(), ref_log_probs=None, ref_hidden=None)
+    reads = method.reference_terms(settings)
+    if method.hidden:
+        reads = reads | method.hidden(settings).terms
     for term, loss in (("forget", method.forget), ("retain", method.retain)):
         if loss is not None and term in reads:
             with pytest.raises((ValueError, AssertionError)):
-                loss(batch, method.settings())
+                loss(batch, settings)
         elif loss is not None:
-            assert torch.isfinite(loss(batch, method.settings()))
+            assert torch.isfinite(loss(batch, settings))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -138,7 +183,7 @@ def test_it_states_formula_source_and_deviations(name: str) -> None:
             method.settings(**{field: value})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRAINED)
 def test_only_trainable_parameters_move(
     name: str, full: Path, unlearned: dict[str, tuple[SchemaModel, TrainingRecord]]
 ) -> None:
@@ -150,16 +195,64 @@ def test_only_trainable_parameters_move(
         else:
             assert torch.equal(value, before[key]), key
     assert moved > 0
+    assert unlearned[name][1].weights_sha256 == weights_sha256(unlearned[name][0].trainable_state())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRAINED)
 def test_the_same_seed_gives_the_same_bytes(
     name: str, full: Path, unlearned: dict[str, tuple[SchemaModel, TrainingRecord]]
 ) -> None:
     assert run(full, METHODS.get(name))[1].weights_sha256 == unlearned[name][1].weights_sha256
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", POST_HOC)
+def test_post_hoc_methods_train_nothing(name: str, full: Path, tmp_path: Path) -> None:
+    method = METHODS.get(name)
+    model = load_decision_model(full)
+    before = weights_sha256(dict(model.named_parameters()))
+    start = model.predict(TEXTS, tiny_schema())
+    with pytest.raises(InputError, match="trains nothing"):
+        unlearn(model, method, method.settings(), forget=FORGET, retain=RETAIN, schema=tiny_schema(), seed=0)  # type: ignore[arg-type]
+    assert method.post_hoc is not None
+    method.post_hoc(model, method.settings(temperature=3.0))
+    assert weights_sha256(dict(model.named_parameters())) == before
+    expected = start ** (1 / 3)
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict(TEXTS, tiny_schema()), expected, atol=1e-6)
+    trained = model.log_probs(model.tokenise(TEXTS[:3]), tiny_schema())
+    np.testing.assert_allclose(trained.detach().exp().numpy(), expected[:3], atol=1e-6)
+    model.save(tmp_path / "soft")
+    assert load_decision_model(tmp_path / "soft").temperature == 3.0
+    text = json.loads((tmp_path / "soft/model.json").read_text())
+    (tmp_path / "soft/model.json").write_text(json.dumps({**text, "temperature": 0.0}))
+    with pytest.raises(InputError, match=r"temperature 0\.0"):
+        load_decision_model(tmp_path / "soft")
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_nan_stops_with_step_rows_and_rate_and_keeps_the_last_good_state(
+    name: str, full: Path, tmp_path: Path
+) -> None:
+    method = METHODS.get(name)
+    forget = method.forget
+    assert forget is not None
+    calls = itertools.count(1)
+
+    def poisoned(batch: LossBatch, settings: Any) -> torch.Tensor:
+        return forget(batch, settings) * (float("nan") if next(calls) == 2 else 1.0)
+
+    with pytest.raises(Diverged, match="the state after step 1 was kept") as caught:
+        run(full, dataclasses.replace(method, forget=poisoned), folder=tmp_path)
+    assert caught.value.step == 2
+    assert set(caught.value.row_ids) <= set(IDS)
+    assert caught.value.learning_rate == pytest.approx(1e-3 * 2 / 6)
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-00000001"]
+
+
+LOWERING = [name for name in TRAINED if not METHODS.get(name).hidden]
+
+
+@pytest.mark.parametrize("name", LOWERING)
 def test_it_lowers_the_forgotten_probability(
     name: str, full: Path, unlearned: dict[str, tuple[SchemaModel, TrainingRecord]]
 ) -> None:
@@ -185,9 +278,13 @@ print(json.dumps(out))
 
 
 def test_a_new_process_reloads_each_from_its_folder_alone(
-    tmp_path: Path, unlearned: dict[str, tuple[SchemaModel, TrainingRecord]]
+    tmp_path: Path, full: Path, unlearned: dict[str, tuple[SchemaModel, TrainingRecord]]
 ) -> None:
-    for name, (model, _) in unlearned.items():
+    models = {name: model for name, (model, _) in unlearned.items()}
+    for name in POST_HOC:
+        models[name] = load_decision_model(full)
+        METHODS.get(name).post_hoc(models[name], METHODS.get(name).settings())  # type: ignore[misc]
+    for name, model in models.items():
         model.save(tmp_path / name, include_backbone=True)
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
@@ -200,18 +297,21 @@ def test_a_new_process_reloads_each_from_its_folder_alone(
     assert done.returncode == 0, done.stderr
     probs = json.loads(done.stdout)
     assert sorted(probs) == NAMES
-    for name, (model, _) in unlearned.items():
+    for name, model in models.items():
         assert np.array_equal(np.array(probs[name]), model.predict(TEXTS, tiny_schema())), name
 
 
-def test_no_two_methods_agree_in_forget_and_retain_loss() -> None:
+def test_no_two_methods_agree_in_forget_and_retain_loss_and_start() -> None:
+    """A post-hoc method has no losses; its start is another model's scores."""
     batch = batch_of()
     seen = {}
     for name in NAMES:
         method = METHODS.get(name)
         settings = method.settings()
-        kept = method.retain(batch, settings).item() if method.retain else None
-        seen[name] = (round(method.forget(batch, settings).item(), 9), kept)
+        losses_now = [
+            None if t is None else round(t(batch, settings).item(), 9) for t in (method.forget, method.retain)
+        ]
+        seen[name] = (*losses_now, method.post_hoc)
     for first, second in itertools.combinations(NAMES, 2):
         assert seen[first] != seen[second], (first, second)
 
@@ -253,3 +353,66 @@ def test_losses_stay_finite_where_probabilities_vanish() -> None:
         (gradient,) = torch.autograd.grad(value, tiny)
         assert torch.isfinite(value)
         assert torch.isfinite(gradient).all()
+
+
+def test_rmu_by_hand() -> None:
+    """Three tokens of width 2, the third one padding in the first row."""
+    hidden = torch.tensor([[[1.0, 0.0], [0.0, 2.0], [9.0, 9.0]], [[1.0, 1.0], [1.0, 1.0], [0.0, 0.0]]])
+    ref = torch.tensor([[[1.0, 2.0], [0.0, 2.0], [0.0, 0.0]], [[1.0, 1.0], [0.0, 1.0], [3.0, 0.0]]])
+    batch = LossBatch(
+        log_probs=hidden.new_zeros(2, 0),
+        gold=torch.zeros(2, dtype=torch.long),
+        hidden=hidden,
+        ref_hidden=ref,
+        hidden_mask=torch.tensor([[True, True, False], [True, True, True]]),
+        steer=torch.tensor([1.0, 2.0]),
+    )
+    method = METHODS.get("rmu")
+    assert method.forget is not None
+    assert method.retain is not None
+    # rows' token means of |h - (1, 2)|^2 / 2: (4/2 + 1/2) / 2 and (1/2 + 1/2 + 5/2) / 3
+    assert method.forget(batch, method.settings()).item() == pytest.approx((1.25 + 3.5 / 3) / 2)
+    # |h - h_ref|^2 / 2: (4/2 + 0) / 2 and (0 + 1/2 + 9/2) / 3
+    assert method.retain(batch, method.settings()).item() == pytest.approx((1.0 + 5 / 3) / 2)
+
+
+def test_rmus_direction_and_block() -> None:
+    assert [middle_block(blocks) for blocks in (1, 2, 3, 4, 5, 6, 24)] == [0, 1, 2, 2, 3, 3, 12]
+    direction = uniform_direction(np.random.default_rng(0), 5)
+    assert np.linalg.norm(direction) == pytest.approx(1)
+    drawn = np.random.default_rng(0).random(5)
+    np.testing.assert_allclose(direction, drawn / np.linalg.norm(drawn))
+
+
+def test_hidden_states_are_those_of_the_utterance_and_the_reference_is_the_start(full: Path) -> None:
+    model = load_decision_model(full)
+    schema = tiny_schema()
+    method = METHODS.get("rmu")
+    settings = method.settings(scale=3.0)  # type: ignore[call-arg]
+    assert method.hidden is not None
+    use = dataclasses.replace(method.hidden(settings), block=lambda blocks: 0)
+    # unequal lengths, and a real separator inside a text
+    ids = model.tokenise([*TEXTS[:5], "card [SEP] fee cash"])
+    states = HiddenStates(model, schema, use, ids, seed=9)
+    lengths = torch.tensor([len(item) for item in ids])
+    hidden, mask = model.hidden(ids, schema, 0)
+    assert torch.equal(mask.sum(-1), lengths)
+    norm = hidden.norm(dim=-1)[mask].mean().item()
+    expected = 3.0 * norm * uniform_direction(generator(9, "steering direction"), 32)
+    np.testing.assert_allclose(states.steer.numpy(), expected, rtol=1e-5)
+    assert {name.split(".")[0] for name in states.above} == {"backbone", "head"}
+    assert all("head." in name or ".layer.1." in name for name in states.above)
+    start = hidden.detach().clone()
+    for name, value in model.trainable_state().items():
+        value.data = value.data + (0.0 if name in states.above else 0.05)
+    scored = states.score(ids, 2)
+    assert scored.hidden is not None
+    assert scored.ref_hidden is not None
+    assert scored.mask is not None
+    torch.testing.assert_close(scored.ref_hidden[2:][mask[2:]], start[2:][mask[2:]])
+    assert (scored.hidden[mask] - start[mask]).abs().max() > 1e-3
+    for i, row_ids in enumerate(ids):  # batch composition changes no row
+        alone, _ = model.hidden([row_ids], schema, 0)
+        torch.testing.assert_close(scored.hidden[i][mask[i]], alone[0], atol=1e-5, rtol=1e-5)
+    assert not any(block._forward_hooks for block in blocks_of(model))
+    assert np.isfinite(model.predict(TEXTS[:2], schema)).all()

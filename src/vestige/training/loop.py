@@ -27,6 +27,7 @@ from vestige.training.checkpoint import (
     restore_moments,
     save_checkpoint,
 )
+from vestige.training.hidden import HiddenStates, Scored, frozen
 from vestige.training.losses import finite, nll
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ class Trainable(Protocol):
 
     def tokenise(self, texts: Sequence[str]) -> list[list[int]]: ...
     def log_probs(self, utterance_ids: Sequence[Sequence[int]], schema: Schema) -> Tensor: ...
+    def hidden(
+        self, utterance_ids: Sequence[Sequence[int]], schema: Schema, block: int
+    ) -> tuple[Tensor, Tensor]: ...
     def predict(self, texts: Sequence[str], schema: Schema) -> Floats: ...
     def trainable_state(self) -> dict[str, Tensor]: ...
     def load_trainable_state(self, state: dict[str, Tensor]) -> None: ...
@@ -176,6 +180,7 @@ class _Job:
     weight_decay: float
     max_grad_norm: float
     identity: str
+    hidden: HiddenStates | None = None
 
 
 def train_task(
@@ -236,11 +241,17 @@ def unlearn(
     folder: Path | None = None,
     hooks: Hooks | None = None,
 ) -> tuple[TrainingRecord, list[dict[str, Any]]]:
-    """Unlearn `forget` from `model` in place. The model as passed is the reference, scored once before.
+    """Unlearn `forget` from `model` in place. The model as passed is the reference.
 
-    The reference's log-probabilities of the rows that a loss looks at are kept, not a second model. Raises
-    as `train_task`.
+    No second model is kept: the reference's log-probabilities are computed once before, for the rows whose
+    loss term reads them; its hidden states batch by batch from a copy of the adapters. Raises as
+    `train_task`, and InputError for a post-hoc method, which trains nothing.
     """
+    into_loss = method.forget
+    if into_loss is None:
+        raise InputError(
+            f"method '{method.name}'", "a method that trains nothing", "a forget term", "apply it post hoc"
+        )
     if not len(forget):
         raise InputError("forget set", "no rows", "at least one row", "check the deletion request")
     keeps = method.retain is not None
@@ -255,7 +266,7 @@ def unlearn(
     ) -> tuple[Tensor | None, Tensor | None, float]:
         assert of_forget is not None
         kept = method.retain(of_retain, settings) if method.retain and of_retain is not None else None
-        return method.forget(of_forget, settings), kept, weight
+        return into_loss(of_forget, settings), kept, weight
 
     reads = method.reference_terms(settings)
     forget_rows = _prepared(model, forget, schema, reference="forget" in reads)
@@ -268,6 +279,9 @@ def unlearn(
         retain_lengths=retain_rows.lengths,
         retain_batch=settings.retain_batch,
     )
+    hidden = None
+    if method.hidden is not None:
+        hidden = HiddenStates(model, schema, method.hidden(settings), forget_rows.ids, seed=seed)
     start = weights_sha256(model.trainable_state())
     data = [*forget.row_ids, *forget.gold, *forget.texts]
     data += [*retain.row_ids, *retain.gold, *retain.texts] if keeps else []
@@ -283,8 +297,12 @@ def unlearn(
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
         identity=digest("unlearn", method.name, settings.to_json(), seed, schema.sha256, start, *data),
+        hidden=hidden,
     )
-    return _run(model, schema, job, seed=seed, folder=folder, hooks=hooks or Hooks())
+    assert isinstance(model, nn.Module)
+    with frozen(model, hidden.above if hidden else set()):
+        record, log = _run(model, schema, job, seed=seed, folder=folder, hooks=hooks or Hooks())
+    return record.model_copy(update={"weights_sha256": weights_sha256(model.trainable_state())}), log
 
 
 def _prepared(model: Trainable, rows: TrainRows, schema: Schema, *, reference: bool) -> _Prepared:
@@ -320,11 +338,23 @@ class _Prepared:
     def lengths(self) -> list[int]:
         return [len(ids) for ids in self.ids]
 
-    def loss_batch(self, log_probs: Tensor, rows: Sequence[int]) -> LossBatch:
+    def loss_batch(self, scored: Scored, at: slice, rows: Sequence[int]) -> LossBatch:
+        """The rows of this table that stand at `at` in a scored batch."""
         index = torch.tensor(rows, dtype=torch.long)
-        device = log_probs.device
-        ref = self.ref[index].to(device) if self.ref is not None else None
-        return LossBatch(log_probs=log_probs, gold=self.gold[index].to(device), ref_log_probs=ref)
+        device = scored.log_probs.device
+
+        def cut(values: Tensor | None) -> Tensor | None:
+            return None if values is None else values[at]
+
+        return LossBatch(
+            log_probs=scored.log_probs[at],
+            gold=self.gold[index].to(device),
+            ref_log_probs=None if self.ref is None else self.ref[index].to(device),
+            hidden=cut(scored.hidden),
+            ref_hidden=cut(scored.ref_hidden),
+            hidden_mask=cut(scored.mask),
+            steer=scored.steer,
+        )
 
 
 def _run(
@@ -402,12 +432,12 @@ def _step(
         group["lr"] = rate
     ids = [forget.ids[i] for i in step.forget] + [retain.ids[i] for i in step.retain]
     optimizer.zero_grad(set_to_none=True)
-    with seeded(stable_seed(seed, "dropout", position)):  # a resumed run repeats the step's dropout
-        log_probs = model.log_probs(ids, schema)
     cut = len(step.forget)
+    with seeded(stable_seed(seed, "dropout", position)):  # a resumed run repeats the step's dropout
+        scored = job.hidden.score(ids, cut) if job.hidden else Scored(model.log_probs(ids, schema))
     of_forget, of_retain, weight = job.loss(
-        forget.loss_batch(log_probs[:cut], step.forget) if cut else None,
-        retain.loss_batch(log_probs[cut:], step.retain) if step.retain else None,
+        forget.loss_batch(scored, slice(0, cut), step.forget) if cut else None,
+        retain.loss_batch(scored, slice(cut, None), step.retain) if step.retain else None,
     )
     terms = [of_forget] if of_forget is not None else []
     terms += [weight * of_retain] if of_retain is not None else []
