@@ -17,7 +17,7 @@ import torch
 from common import intent_data, median, report
 from vestige.models.backbones import load_backbone, torch_threads
 from vestige.models.decision import ModelSettings, build_decision_model
-from vestige.models.readers import pad
+from vestige.models.reading import pad
 
 
 def score_pairs(model: Any, tokenizer: Any, texts: list[str], options: tuple[str, ...]) -> None:

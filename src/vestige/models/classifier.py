@@ -13,7 +13,7 @@ from vestige.contracts import Floats
 from vestige.errors import InputError, first_five
 from vestige.models.backbones import Backbone, load_backbone, quiet_loading
 from vestige.models.blocks import block_output
-from vestige.models.readers import length_groups, pad
+from vestige.models.reading import length_groups, pad
 from vestige.models.trainable import TrainableModule, evaluation
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import Field, ValidationError
@@ -16,6 +16,7 @@ from vestige.contracts import Floats, Record
 from vestige.errors import InputError
 from vestige.models.backbones import Backbone, BackboneRecord, load_backbone, quiet_loading
 from vestige.models.head import DecisionHead
+from vestige.models.lora_targets import adapted_layers
 from vestige.models.readers import READERS, make_reader
 from vestige.models.trainable import TrainableModule, evaluation, seeded
 
@@ -30,13 +31,18 @@ FORMAT = "vestige-decision-model-1"
 class ModelSettings(Record):
     """What is trained: a backbone with LoRA on every linear layer of its blocks, and a decision head.
 
-    dropout: of the backbone while training (None: as its configuration says). max_tokens: utterances and
-    option texts are cut there. head_width: of the interaction network.
+    reader: `encoder` for encoders, `in_context` for causal language models. dtype: of the frozen backbone;
+    adapters, head and scores are float32. lora_layers: only the last so many blocks get adapters (None: all);
+    nothing below them is differentiated. dropout: of the backbone while training (None: as its configuration
+    says). max_tokens: utterances and option texts are cut there. head_width: of the interaction network.
     """
 
     backbone: str = "minilm"
     revision: str | None = None
     reader: str = "encoder"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    attn_implementation: Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"] = "sdpa"
+    lora_layers: int | None = Field(None, ge=1)
     lora_rank: int = Field(16, ge=1)
     lora_alpha: int = Field(32, ge=1)
     lora_dropout: float = Field(0.0, ge=0, lt=1)
@@ -117,6 +123,7 @@ class SchemaModel(TrainableModule):
             "settings": self.settings.model_dump(),
             "backbone": self.record.model_dump(),
             "temperature": self.temperature,
+            "reading": self.reader.path,
         }
         (target / "model.json").write_text(
             json.dumps(text, indent=2, sort_keys=True) + "\n", encoding="utf-8"
@@ -142,8 +149,10 @@ def _set_dropout(model: nn.Module, rate: float) -> None:
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = rate
-        elif hasattr(module, "dropout_prob"):
-            module.dropout_prob = rate  # type: ignore[assignment]
+            continue
+        for name in ("dropout_prob", "attention_dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, rate)
 
 
 def _with_adapters(settings: ModelSettings, backbone: Backbone, adapter: Path | None) -> Backbone:
@@ -159,8 +168,7 @@ def _with_adapters(settings: ModelSettings, backbone: Backbone, adapter: Path | 
             r=settings.lora_rank,
             lora_alpha=settings.lora_alpha,
             lora_dropout=settings.lora_dropout,
-            target_modules="all-linear",
-            exclude_modules=r".*pooler.*",
+            target_modules=adapted_layers(base, settings.lora_layers),
             bias="none",
         )
         wrapped = get_peft_model(base, config)
@@ -171,11 +179,17 @@ def build_decision_model(
     settings: ModelSettings, *, seed: int, backbone: Backbone | None = None
 ) -> SchemaModel:
     """A fresh model: same seed, same bytes. `backbone`: one already built, for example in memory."""
-    loaded = backbone or load_backbone(settings.backbone, revision=settings.revision)
+    loaded = backbone or _pretrained(settings, settings.backbone, settings.revision)
     if settings.reader not in READERS:
         make_reader(settings.reader, loaded, settings.max_tokens)
     with seeded(seed), quiet_loading():
         return SchemaModel(settings, _with_adapters(settings, loaded, None))
+
+
+def _pretrained(settings: ModelSettings, name: str, revision: str | None) -> Backbone:
+    return load_backbone(
+        name, revision=revision, dtype=settings.dtype, attn_implementation=settings.attn_implementation
+    )
 
 
 def load_decision_model(folder: str | Path) -> SchemaModel:
@@ -201,9 +215,9 @@ def load_decision_model(folder: str | Path) -> SchemaModel:
             "name the folder that holds model.json",
         ) from None
     if (source / "backbone").is_dir():
-        backbone = replace(load_backbone(str(source / "backbone")), record=record)
+        backbone = replace(_pretrained(settings, str(source / "backbone"), None), record=record)
     else:
-        backbone = load_backbone(settings.backbone, revision=record.revision)
+        backbone = _pretrained(settings, settings.backbone, record.revision)
         if record.sha256 and backbone.record.sha256 != record.sha256:
             raise InputError(
                 str(source),

@@ -11,7 +11,7 @@ import torch
 
 from vestige.contracts import Floats
 from vestige.models.backbones import Backbone, load_backbone
-from vestige.models.readers import length_groups, pad
+from vestige.models.reading import length_groups, pad
 
 __all__ = ["SentenceEncoder", "sentence_encoder"]
 

@@ -3,85 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from vestige.errors import InputError, did_you_mean
 from vestige.models.blocks import block_output
+from vestige.models.in_context import InContextReader
+from vestige.models.reading import Ids, Path, Reader, Reading, in_order, is_causal, length_groups, pad
 
 if TYPE_CHECKING:
     from vestige.models.backbones import Backbone
 
 __all__ = ["READERS", "EncoderReader", "Reader", "Reading", "length_groups", "make_reader"]
-
-Ids = Sequence[int]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """utterances (n, d); options (C, d) where all rows share one reading, else (n, C, d)."""
-
-    utterances: Tensor
-    options: Tensor
-
-
-class Reader(Protocol):
-    """Turns token ids into vectors. What `options` returns holds while the weights stand still."""
-
-    def tokenise(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text, special tokens included, cut to the reader's limit."""
-        ...
-
-    def options(self, option_ids: Sequence[Ids]) -> Any:
-        """Whatever the reader keeps of a schema: one pass over all option texts."""
-        ...
-
-    def read(self, utterance_ids: Sequence[Ids], options: Any) -> Reading:
-        """Utterances given what `options` returned."""
-        ...
-
-    def states(
-        self, utterance_ids: Sequence[Ids], option_ids: Sequence[Ids], block: int
-    ) -> tuple[Tensor, Tensor]:
-        """Output of a 0-based block at the utterances' own tokens (n, L, d); mask (n, L) bool of the real ones.
-
-        Where utterances see the options, they are read after these; the options' states are not in it.
-        """
-        ...
-
-
-def length_groups(lengths: Sequence[int], waste: float = 0.15) -> list[list[int]]:
-    """Row indices in groups of like length: no group's padding exceeds `waste` of its area.
-
-    Groups are runs of the rows in order of length, so that a batch costs about its real tokens whatever rows
-    it holds.
-    """
-    order = sorted(range(len(lengths)), key=lambda i: (lengths[i], i))
-    groups: list[list[int]] = []
-    real = 0
-    for i in order:
-        area = lengths[i] * (len(groups[-1]) + 1) if groups else 0
-        if not groups or (area - real - lengths[i]) > waste * area:
-            groups.append([])
-            real = 0
-        groups[-1].append(i)
-        real += lengths[i]
-    return groups
-
-
-def pad(ids: Sequence[Ids], pad_id: int) -> tuple[Tensor, Tensor]:
-    """Right-padded ids (n, L) and mask (n, L), both int64."""
-    width = max(len(row) for row in ids)
-    batch = torch.full((len(ids), width), pad_id, dtype=torch.long)
-    mask = torch.zeros((len(ids), width), dtype=torch.long)
-    for i, row in enumerate(ids):
-        batch[i, : len(row)] = torch.tensor(row, dtype=torch.long)
-        mask[i, : len(row)] = 1
-    return batch, mask
 
 
 class EncoderReader:
@@ -96,6 +32,13 @@ class EncoderReader:
         self.max_tokens = max_tokens
         model: Any = backbone.model
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        if is_causal(base):
+            raise InputError(
+                f"backbone '{backbone.record.name}' with the reader 'encoder'",
+                f"{backbone.record.architecture}, a causal language model",
+                "an encoder, whose tokens see each other both ways",
+                "set model.reader to 'in_context'",
+            )
         if "position_ids" not in inspect.signature(base.forward).parameters:
             raise InputError(
                 f"backbone '{backbone.record.name}'",
@@ -109,6 +52,11 @@ class EncoderReader:
         self._pad = backbone.tokenizer.pad_token_id
         if self._pad is None:
             self._pad = backbone.tokenizer.eos_token_id or 0
+
+    @property
+    def path(self) -> Path:
+        """Options in one sequence, utterances apart."""
+        return "joint options"
 
     @property
     def model(self) -> nn.Module:
@@ -137,8 +85,7 @@ class EncoderReader:
         """(n,) id lists -> vectors (n, d), in groups of like length."""
         groups = length_groups([len(ids) for ids in utterance_ids])
         vectors = torch.cat([self._utterances([utterance_ids[i] for i in group]) for group in groups])
-        order = torch.tensor([i for group in groups for i in group], device=vectors.device)
-        return Reading(utterances=vectors[torch.argsort(order)], options=options)
+        return Reading(utterances=vectors[in_order(groups, vectors.device)], options=options)
 
     def states(
         self, utterance_ids: Sequence[Ids], option_ids: Sequence[Ids], block: int
@@ -156,7 +103,7 @@ class EncoderReader:
             missing = width - tokens.shape[1]
             parts.append(nn.functional.pad(hidden, (0, 0, 0, missing)))
             masks.append(nn.functional.pad(mask, (0, missing)))
-        order = torch.tensor([i for group in groups for i in group], device=parts[0].device).argsort()
+        order = in_order(groups, parts[0].device)
         return torch.cat(parts)[order], torch.cat(masks)[order].bool()
 
     def _utterances(self, ids: Sequence[Ids]) -> Tensor:
@@ -178,11 +125,14 @@ class EncoderReader:
         out = self.model(
             input_ids=tokens, attention_mask=None if full else mask, position_ids=positions, return_dict=True
         )
-        hidden: Tensor = out.last_hidden_state
+        hidden: Tensor = out.last_hidden_state.float()
         return hidden
 
 
-READERS = {"encoder": EncoderReader}
+READERS: dict[str, Callable[[Backbone, int], Reader]] = {
+    "encoder": EncoderReader,
+    "in_context": InContextReader,
+}
 
 
 def make_reader(name: str, backbone: Backbone, max_tokens: int) -> Reader:

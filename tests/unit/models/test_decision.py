@@ -17,7 +17,7 @@ from vestige.decision.schema import Option, Schema
 from vestige.errors import InputError
 from vestige.models.backbones import load_backbone
 from vestige.models.decision import ModelSettings, SchemaModel, build_decision_model, load_decision_model
-from vestige.models.readers import length_groups
+from vestige.models.reading import length_groups
 from vestige.training.loop import TaskSettings, TrainRows, train_task
 
 pytestmark = pytest.mark.train
