@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -11,19 +10,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from vestige.contracts import Floats, Objective, Record, UnlearnSettings
+from vestige.contracts import Floats, MethodSettings, Objective, Record, UnlearnSettings
 from vestige.decision.schema import Schema
 from vestige.errors import MissingDependency
-from vestige.files import write_text
 from vestige.methods import METHODS
 from vestige.study.plan import checked
-from vestige.study.protocol import Progress, Rows, Score
+from vestige.study.protocol import OnEpoch, Progress, Rows, Score
+from vestige.study.steps import STEPS, write_steps
 from vestige.training.adaptation import AdaptSettings
 
-__all__ = ["STEPS", "TorchBackend"]
+__all__ = ["TorchBackend"]
 
-STEPS = "steps.jsonl"
-"""One line a step: losses, norms, learning rate, seconds."""
 CHECKPOINTS = "checkpoints"
 MODEL = "model"
 ENCODER = "minilm"
@@ -118,27 +115,38 @@ class TorchBackend:
         *,
         start: Path,
         method: str,
-        settings: UnlearnSettings,
+        settings: MethodSettings,
         forget: Rows,
         retain: Rows,
         schema: Schema,
         seed: int,
         folder: Path,
         progress: Progress,
-        on_epoch: Callable[[int, Score], bool] | None = None,
+        on_epoch: OnEpoch | None = None,
         keep: bool = True,
     ) -> dict[str, Any]:
         from vestige.models.decision import load_decision_model
         from vestige.training.loop import Hooks, TrainRows, unlearn
 
         model = load_decision_model(start)
+        objective = self.objective(method)
+        if objective.post_hoc is not None:
+            return self._post_hoc(model, objective, settings, folder)
+        assert isinstance(settings, UnlearnSettings)
+        before = {name: value.detach().clone() for name, value in model.trainable_state().items()}
+
+        def update() -> float:
+            now = model.trainable_state()
+            return float(self._torch.stack([(now[name] - before[name]).norm() for name in before]).norm())
 
         def ended(epoch: int) -> bool:
-            return on_epoch is not None and not on_epoch(epoch, lambda texts: model.predict(texts, schema))
+            return on_epoch is not None and not on_epoch(
+                epoch, lambda texts: model.predict(texts, schema), update()
+            )
 
         record, log = unlearn(
             model,
-            self.objective(method),
+            objective,
             settings,
             forget=TrainRows(forget.row_ids, forget.texts, forget.gold),
             retain=TrainRows(retain.row_ids, retain.texts, retain.gold),
@@ -227,6 +235,23 @@ class TorchBackend:
     def encoder(self) -> str:
         return f"{ENCODER} {_pretrained(ENCODER, None)}"
 
+    def _post_hoc(
+        self, model: Any, objective: Objective, settings: MethodSettings, folder: Path
+    ) -> dict[str, Any]:
+        """Apply a method that trains nothing and save the model."""
+        from vestige.training.loop import weights_sha256
+
+        assert objective.post_hoc is not None
+        objective.post_hoc(model, settings)
+        shutil.rmtree(folder / MODEL, ignore_errors=True)
+        model.save(folder / MODEL)
+        return {
+            "kind": "post hoc",
+            "steps": 0,
+            "weights_sha256": weights_sha256(model.trainable_state()),
+            "temperature": model.temperature,
+        }
+
     def _kept(
         self, model: Any, record: Record, log: Sequence[Mapping[str, Any]], folder: Path
     ) -> dict[str, Any]:
@@ -234,7 +259,7 @@ class TorchBackend:
         shutil.rmtree(folder / MODEL, ignore_errors=True)
         if model is not None:
             model.save(folder / MODEL)
-        write_text(folder / STEPS, "".join(json.dumps(dict(step)) + "\n" for step in log))
+        write_steps(log, folder / STEPS)
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return record.model_dump(mode="json")
 

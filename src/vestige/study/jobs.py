@@ -1,10 +1,7 @@
-"""What a node does: train, unlearn, score or tune. A new kind of work is a class with `do`."""
+"""What a node does: train, unlearn or score. A new kind of work is a class with `do`."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,19 +10,16 @@ import pandas as pd
 
 from vestige.contracts import Floats
 from vestige.decision.predictions import Predictions, predictions_from_arrays, write_predictions
-from vestige.errors import Diverged
-from vestige.files import write_text
 from vestige.study.plan import checked
-from vestige.study.protocol import Progress, Score
+from vestige.study.protocol import OnEpoch, Progress
 from vestige.study.store import NodeFolder
-from vestige.study.tuning_rules import EpochResult, measure_epoch, should_stop
-from vestige.study.work import EPOCHS, MODEL, PREDICTIONS, load_node_predictions
+from vestige.study.work import MODEL, PREDICTIONS
 
 if TYPE_CHECKING:
     from vestige.decision.schema import Schema
     from vestige.study.cells import Setting
 
-__all__ = ["Job", "PredictWork", "TrainWork", "TuneWork", "UnlearnWork", "Work", "table_predictions"]
+__all__ = ["Job", "PredictWork", "TrainWork", "UnlearnWork", "Work", "table_predictions", "unlearn_in"]
 
 
 @dataclass(frozen=True)
@@ -80,7 +74,7 @@ class UnlearnWork:
     deleted: tuple[str, ...]
 
     def do(self, job: Job) -> tuple[dict[str, Any], int]:
-        return _unlearn(self, job, None), len(self.deleted)
+        return unlearn_in(self, job, None), len(self.deleted)
 
 
 @dataclass(frozen=True)
@@ -112,26 +106,23 @@ class PredictWork:
         return {"sha256": predictions.sha256, "rows": len(row_ids)}, len(row_ids)
 
 
-@dataclass(frozen=True)
-class TuneWork:
-    """Unlearn and score after every epoch. full, oracle: keys of their prediction tables on the same rows."""
+class _Unlearning(Protocol):
+    """Work that unlearns from a full model."""
 
-    seed: int
-    start: str
-    method: str
-    settings: dict[str, Any]
-    deleted: tuple[str, ...]
-    full: str
-    oracle: str
-    prune: bool
-
-    def do(self, job: Job) -> tuple[dict[str, Any], int]:
-        return _tune(self, job), len(self.deleted)
+    @property
+    def seed(self) -> int: ...
+    @property
+    def start(self) -> str: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def settings(self) -> dict[str, Any]: ...
+    @property
+    def deleted(self) -> tuple[str, ...]: ...
 
 
-def _unlearn(
-    work: UnlearnWork | TuneWork, job: Job, on_epoch: Callable[[int, Score], bool] | None
-) -> dict[str, Any]:
+def unlearn_in(work: _Unlearning, job: Job, on_epoch: OnEpoch | None) -> dict[str, Any]:
+    """Unlearn in the job's folder; on_epoch: measure after each epoch, and keep no model."""
     setting = job.setting
     start = NodeFolder(job.root, "full", work.start)
     start.verified()
@@ -164,40 +155,3 @@ def table_predictions(
         options=list(schema.ids),
         label="scored rows",
     )
-
-
-def _tune(work: TuneWork, job: Job) -> dict[str, Any]:
-    setting, folder = job.setting, job.folder
-    full = load_node_predictions(job.root, work.full, "full")
-    oracle = load_node_predictions(job.root, work.oracle, "oracle")
-    row_ids = [str(row) for row in full.row_ids]
-    texts = [setting.texts[row] for row in row_ids]
-    path = folder / EPOCHS
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    results: dict[int, EpochResult] = {item["epoch"]: EpochResult.model_validate(item) for item in kept}
-
-    def on_epoch(epoch: int, score: Score) -> bool:
-        now_predictions = table_predictions(
-            setting, row_ids, full.view, full.unit, score(texts), setting.schema
-        )
-        results[epoch] = measure_epoch(epoch, now_predictions, full, oracle)
-        history = [results[index] for index in sorted(results) if index <= epoch]
-        _write_epochs(path, history)
-        return not (work.prune and should_stop(history))
-
-    stopped = ""
-    result: dict[str, Any] = {}
-    try:
-        result = _unlearn(work, job, on_epoch)
-    except Diverged as error:
-        stopped = f"diverged: {error}"
-    shutil.rmtree(folder / MODEL, ignore_errors=True)
-    history = [results[index] for index in sorted(results)]
-    if not stopped:
-        stopped = should_stop(history) if work.prune else ""
-    _write_epochs(path, history)
-    return {**result, "epochs_run": len(history), "stopped": stopped or "all epochs"}
-
-
-def _write_epochs(path: Path, history: list[EpochResult]) -> None:
-    write_text(path, json.dumps([item.model_dump(mode="json") for item in history], indent=1) + "\n")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from vestige.contracts import Floats, Objective, Record, UnlearnSettings
+from vestige.contracts import Floats, MethodSettings, Objective, Record
 from vestige.decision.schema import Schema
 from vestige.errors import InputError
 from vestige.training.adaptation import AdaptSettings
@@ -25,6 +25,10 @@ Stop = Callable[[], bool]
 
 Score = Callable[[Sequence[str]], Floats]
 """(N,) texts -> (N, C) probabilities of the model as it is now, columns in the schema's order."""
+
+OnEpoch = Callable[[int, Score, float], bool]
+"""Called after each epoch over the forget rows with its number from 1, a way to score the model as it stands,
+and the size of the update so far: the norm of the change of all parameters. False ends the work there."""
 
 
 @dataclass(frozen=True)
@@ -94,19 +98,19 @@ class Backend(Protocol):
         *,
         start: Path,
         method: str,
-        settings: UnlearnSettings,
+        settings: MethodSettings,
         forget: Rows,
         retain: Rows,
         schema: Schema,
         seed: int,
         folder: Path,
         progress: Progress,
-        on_epoch: Callable[[int, Score], bool] | None = None,
+        on_epoch: OnEpoch | None = None,
         keep: bool = True,
     ) -> dict[str, Any]:
         """Unlearn from the model saved in `start`; save the result in `folder` unless `keep` is false.
 
-        on_epoch(epoch from 1, score): called after each epoch over `forget`; False ends the work there.
+        A post-hoc method trains nothing and calls no on_epoch.
         """
         ...
 

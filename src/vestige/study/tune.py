@@ -29,7 +29,6 @@ from vestige.study.deletions import (
     tuning_bundle,
     view_table,
 )
-from vestige.study.jobs import TuneWork
 from vestige.study.plan import checked
 from vestige.study.pool import Reporter, Silent, Team
 from vestige.study.protocol import load_backend
@@ -43,7 +42,8 @@ from vestige.study.runner import (
     team,
 )
 from vestige.study.store import Store, now
-from vestige.study.tuning_rules import EpochResult, Point, choose, edges, grid_points
+from vestige.study.tuning_rules import EpochResult, Point, choose, chosen_settings, edges, grid_points
+from vestige.study.tuning_work import TemperatureWork, TuneWork
 from vestige.study.work import EPOCHS
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ class MethodTuning(Record):
     """Every candidate of one method and the chosen one. settings: None when no candidate was feasible.
 
     settings["epochs"] is the chosen epoch. edges: fields chosen at the edge of their grid. candidates: epochs
-    of all points; budget: the most epochs that could have been trained.
+    of all points; budget: the most epochs that could have been trained. fitted: for a temperature, the one of
+    least negative log-likelihood on the development rows that the full model was not trained on; beside it.
     """
 
     method: str
@@ -75,10 +76,14 @@ class MethodTuning(Record):
     feasible_candidates: int
     budget: int
     note: str = ""
+    fitted: EpochResult | None = None
 
 
 class Tuning(Record):
-    """What tuning did. It used the oracle of its bundle, and development rows only."""
+    """What tuning did. It used the oracle of its bundle, and development rows only.
+
+    equal_budgets: of the methods that train anything.
+    """
 
     format: str = "vestige-tuning-1"
     time: str
@@ -105,6 +110,8 @@ class Tuning(Record):
 
 @dataclass(frozen=True)
 class _Search:
+    """What is tried of a method. settings: of each point; a post-hoc method has one point, its grid inside."""
+
     objective: Objective
     grid: dict[str, tuple[Any, ...]]
     settings: tuple[dict[str, Any], ...]
@@ -172,15 +179,14 @@ def _searches(setting: Setting) -> list[_Search]:
                     "every epoch up to tuning.epochs is a candidate already",
                 )
         raw = {**objective.grid, **own}
+        more = {} if objective.post_hoc else {"epochs": plan.tuning.epochs}
         points = tuple(
-            checked(objective.settings, {**point, "epochs": plan.tuning.epochs}, place).model_dump(
-                mode="json"
-            )
+            checked(objective.settings, {**point, **more}, place).model_dump(mode="json")
             for point in grid_points(raw)
         )
         # Values as the settings understand them: "1e-4" in a file is the number.
         grid = {field: tuple(dict.fromkeys(point[field] for point in points)) for field in sorted(raw)}
-        found.append(_Search(objective, grid, points))
+        found.append(_Search(objective, grid, ({},) if objective.post_hoc else points))
     return found
 
 
@@ -213,6 +219,7 @@ def _tune(
     if failures := workers.work_through(nodes):
         raise CheckFailed(f"{failures[0].label}: {failures[0].reason}")
     methods = tuple(_method(setting, store, item, points) for item in searches)
+    trained = {item.budget for item in methods if item.fitted is None}
     tuning = Tuning(
         time=now(),
         bundle=bundle,
@@ -223,7 +230,7 @@ def _tune(
         held_out=request.granularity == "custom",
         prune=setting.plan.tuning.prune,
         epochs=setting.plan.tuning.epochs,
-        equal_budgets=len({item.budget for item in methods}) == 1,
+        equal_budgets=len(trained) <= 1,
         methods=methods,
     )
     store.write_json(TUNING, tuning.model_dump(mode="json"))
@@ -244,23 +251,20 @@ def _point_node(
 ) -> Node:
     plan = setting.plan
     start = full_node(setting, plan.primary)
-    shown = ", ".join(f"{name} {point[name]:g}" for name in item.grid if isinstance(point[name], int | float))
-    return Node(
-        kind="tuning",
-        label=f"{item.objective.title} ({shown}) on bundle {request.bundle}",
-        identity={
-            **setting.base,
-            "seed": plan.primary,
-            "start": start.key,
-            "request": request_identity(request),
-            "method": item.objective.name,
-            "settings": point,
-            "prune": plan.tuning.prune,
-            "table": table_hash(table),
-            "full": scored[0].key,
-            "oracle": scored[1].key,
-        },
-        work=TuneWork(
+    forgotten = tuple(request.forgotten) if request.granularity == "class" else ()
+    work: TuneWork | TemperatureWork
+    if item.objective.post_hoc:
+        work = TemperatureWork(
+            start=start.key,
+            full=scored[0].key,
+            oracle=scored[1].key,
+            values=item.grid["temperature"],
+            forgotten=forgotten,
+        )
+        how: dict[str, Any] = {"values": list(item.grid["temperature"])}
+        amount = 0.3 * len(table)
+    else:
+        work = TuneWork(
             seed=plan.primary,
             start=start.key,
             method=item.objective.name,
@@ -269,10 +273,32 @@ def _point_node(
             full=scored[0].key,
             oracle=scored[1].key,
             prune=plan.tuning.prune,
-        ),
+            forgotten=forgotten,
+        )
+        how = {"prune": plan.tuning.prune}
+        amount = unlearning_cost(_typed(item, point), len(request.row_ids))
+        amount += 0.3 * len(table) * plan.tuning.epochs
+    shown = ", ".join(
+        f"{name} {point[name]:g}" for name in item.grid if isinstance(point.get(name), int | float)
+    )
+    return Node(
+        kind="tuning",
+        label=f"{item.objective.title} ({shown or 'search'}) on bundle {request.bundle}",
+        identity={
+            **setting.base,
+            "seed": plan.primary,
+            "start": start.key,
+            "request": request_identity(request),
+            "method": item.objective.name,
+            "settings": point,
+            **how,
+            "table": table_hash(table),
+            "full": scored[0].key,
+            "oracle": scored[1].key,
+        },
+        work=work,
         needs=(start.key, scored[0].key, scored[1].key),
-        cost=unlearning_cost(_typed(item, point), len(request.row_ids))
-        + 0.3 * len(table) * plan.tuning.epochs,
+        cost=amount,
     )
 
 
@@ -296,6 +322,7 @@ def _method(
         )
     chosen = choose(points)
     candidates = [epoch for point in points for epoch in point.epochs]
+    post_hoc = item.objective.post_hoc is not None
     common: dict[str, Any] = {
         "method": item.objective.name,
         "title": item.objective.title,
@@ -303,14 +330,32 @@ def _method(
         "points": tuple(points),
         "candidates": len(candidates),
         "feasible_candidates": sum(epoch.feasible for epoch in candidates),
-        "budget": len(points) * setting.plan.tuning.epochs,
+        "budget": len(candidates) if post_hoc else len(points) * setting.plan.tuning.epochs,
     }
+    notes = []
+    if post_hoc:
+        common["fitted"] = EpochResult.model_validate(record.result["fitted"])
+        if record.result["fitted_at_bound"]:
+            notes.append("the likelihood's temperature lies at the bound of its search")
     if chosen is None:
-        return MethodTuning(**common, settings=None, chosen=None, edges=(), note="no feasible candidate")
+        notes.insert(0, "no feasible candidate")
+        return MethodTuning(**common, settings=None, chosen=None, edges=(), note="; ".join(notes))
     point, epoch = chosen
     return MethodTuning(
         **common,
-        settings={**point.settings, "epochs": epoch.epoch},
+        settings=chosen_settings(point, epoch),
         chosen=epoch,
-        edges=edges(item.grid, point.settings, epoch.epoch, setting.plan.tuning.epochs),
+        edges=_post_hoc_edges(item, epoch)
+        if post_hoc
+        else edges(item.grid, point.settings, epoch.epoch, setting.plan.tuning.epochs),
+        note="; ".join(notes),
+    )
+
+
+def _post_hoc_edges(item: _Search, chosen: EpochResult) -> tuple[str, ...]:
+    """Fields whose chosen value is the smallest or largest that was searched: it may diverge beyond."""
+    return tuple(
+        name
+        for name, values in sorted(item.grid.items())
+        if len(values) > 1 and chosen.settings[name] in (min(values), max(values))
     )

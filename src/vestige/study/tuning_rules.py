@@ -8,27 +8,44 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from vestige.contracts import Floats, Record
+from vestige.contracts import Floats, Record, Undefined
 from vestige.decision.predictions import Predictions, align
 from vestige.errors import InputError
 from vestige.metrics.accuracy import correct
 from vestige.metrics.calibration import calibration_terms
 from vestige.metrics.oracle import js2
+from vestige.metrics.suppression import SMALLEST_REMOVAL, forgotten_mass
 from vestige.statistics.decision_rules import feasible
 
-__all__ = ["EpochResult", "Point", "choose", "edges", "grid_points", "measure_epoch", "should_stop"]
+__all__ = [
+    "MATCHED_WITHIN",
+    "EpochResult",
+    "Point",
+    "choose",
+    "chosen_settings",
+    "edges",
+    "grid_points",
+    "match",
+    "measure_epoch",
+    "should_stop",
+]
 
 INFEASIBLE_EPOCHS = 2
 """A point stops after so many infeasible epochs in a row [ours]."""
+MATCHED_WITHIN = 0.1
+"""A candidate whose suppression is farther from the target is `unmatched`."""
 STALE_EPOCHS = 3
 """A point stops after so many epochs without a better objective [ours]."""
 
 
 class EpochResult(Record):
-    """One candidate: the state after an epoch, on development rows.
+    """One candidate: the state after an epoch (or one value of a post-hoc method), on development rows.
 
-    od_f, od_g: mean base-2 JS to the oracle; objective: their sum. delta_*: against the full model on R.
+    od_f, od_g: mean base-2 JS to the oracle; objective: their sum. delta_*: against the full model on R. s:
+    suppression over F and G. update_norm: norm of the change of all parameters. settings: what this candidate
+    has beside its point's, for a post-hoc method; `epoch` is then its number.
     """
 
     epoch: int
@@ -40,6 +57,9 @@ class EpochResult(Record):
     delta_accuracy: float
     delta_ece: float
     feasible: bool
+    s: float | Undefined = Undefined(undefined="not measured")
+    update_norm: float | Undefined = Undefined(undefined="not measured")
+    settings: dict[str, Any] = Field(default_factory=dict)
 
 
 class Point(Record):
@@ -52,8 +72,20 @@ class Point(Record):
     seconds: float
 
 
-def measure_epoch(epoch: int, now: Predictions, full: Predictions, oracle: Predictions) -> EpochResult:
-    """Measure a candidate. All three on the same development rows with views F, G and R."""
+def measure_epoch(
+    epoch: int,
+    now: Predictions,
+    full: Predictions,
+    oracle: Predictions,
+    *,
+    forgotten: Sequence[str] = (),
+    update_norm: float | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> EpochResult:
+    """Measure a candidate. All three on the same development rows with views F, G and R.
+
+    forgotten: options of a class deletion. See `EpochResult` for the others.
+    """
     now, full, oracle = align([now, full, oracle])
     od = {}
     for view in ("F", "G"):
@@ -83,7 +115,26 @@ def measure_epoch(epoch: int, now: Predictions, full: Predictions, oracle: Predi
         delta_accuracy=delta_accuracy,
         delta_ece=delta_ece,
         feasible=bool(feasible(delta_accuracy, delta_ece)),
+        s=_suppression(now, full, oracle, forgotten),
+        update_norm=Undefined(undefined="not measured") if update_norm is None else update_norm,
+        settings=dict(settings or {}),
     )
+
+
+def _suppression(
+    now: Predictions, full: Predictions, oracle: Predictions, forgotten: Sequence[str]
+) -> float | Undefined:
+    """Forgotten mass taken away on F and G, as a share of what retraining takes away."""
+    if not forgotten:
+        return Undefined(undefined="class deletion only")
+    rows = now.view != "R"
+    columns = np.isin(np.array(now.options), list(forgotten))
+    before, after, retrained = (
+        float(forgotten_mass(table.p[rows], columns).sum()) for table in (full, now, oracle)
+    )
+    if before - retrained <= SMALLEST_REMOVAL:
+        return Undefined(undefined="retraining removes no forgotten mass")
+    return (before - after) / (before - retrained)
 
 
 def _ece(p: Floats, columns: NDArray[np.intp]) -> float:
@@ -123,6 +174,30 @@ def choose(points: Sequence[Point]) -> tuple[Point, EpochResult] | None:
     _, number, index = min(candidates)
     point = points[index]
     return point, next(item for item in point.epochs if item.epoch == number)
+
+
+def match(points: Sequence[Point], target: float) -> tuple[Point, EpochResult, float] | None:
+    """The feasible candidate whose suppression is nearest to `target`, and how far it is.
+
+    Ties (to 1e-12) go to the smaller update, then to fewer epochs, then to the earlier point. None where no
+    feasible candidate has a suppression.
+    """
+    candidates = []
+    for index, point in enumerate(points):
+        for place, epoch in enumerate(point.epochs):
+            if epoch.feasible and not isinstance(epoch.s, Undefined):
+                size = float("inf") if isinstance(epoch.update_norm, Undefined) else epoch.update_norm
+                gap = abs(epoch.s - target)
+                candidates.append((round(gap, 12), size, epoch.epoch, index, place, gap))
+    if not candidates:
+        return None
+    *_, index, place, gap = min(candidates)
+    return points[index], points[index].epochs[place], gap
+
+
+def chosen_settings(point: Point, epoch: EpochResult) -> dict[str, Any]:
+    """The settings that make this candidate again: `epochs` is its epoch, where anything is trained."""
+    return {**point.settings, **(epoch.settings or {"epochs": epoch.epoch})}
 
 
 def edges(

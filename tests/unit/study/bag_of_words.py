@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from vestige.contracts import Floats, Objective, Record, UnlearnSettings
+from vestige.contracts import Floats, MethodSettings, Objective, Record, UnlearnSettings
 from vestige.decision.schema import Schema
 from vestige.errors import Diverged, InputError
 from vestige.methods import METHODS
 from vestige.seeds import generator
 from vestige.study.plan import checked
-from vestige.study.protocol import Progress, Rows, Score
+from vestige.study.protocol import OnEpoch, Progress, Rows, Score
 from vestige.training.adaptation import AdaptSettings, adaptation_batches
 
 WIDTH = 256
@@ -104,17 +104,22 @@ class BagOfWords:
         *,
         start: Path,
         method: str,
-        settings: UnlearnSettings,
+        settings: MethodSettings,
         forget: Rows,
         retain: Rows,
         schema: Schema,
         seed: int,
         folder: Path,
         progress: Progress,
-        on_epoch: Callable[[int, Score], bool] | None = None,
+        on_epoch: OnEpoch | None = None,
         keep: bool = True,
     ) -> dict[str, Any]:
         weights = np.load(start / "weights.npy")
+        if method == "temperature":
+            _save(folder, weights / settings.temperature)  # type: ignore[attr-defined]
+            return {"steps": 0}
+        assert isinstance(settings, UnlearnSettings)
+        before = weights
         xf, yf = features(forget.texts), _one_hot(forget.gold, schema)
         xr, yr = features(retain.texts), _one_hot(retain.gold, schema)
         if settings.learning_rate >= 1e6:
@@ -141,7 +146,12 @@ class BagOfWords:
                 weights = weights + 6e4 * settings.learning_rate * (ascent - weight * descent)
                 steps += 1
             progress(epoch, settings.epochs)
-            if on_epoch is not None and not on_epoch(epoch, lambda texts: softmax(features(texts) @ weights)):  # noqa: B023
+            moved = float(np.linalg.norm(weights - before))
+            if on_epoch is not None and not on_epoch(
+                epoch,
+                lambda texts: softmax(features(texts) @ weights),  # noqa: B023
+                moved,
+            ):
                 break
         if keep:
             _save(folder, weights, schema)

@@ -15,11 +15,12 @@ from tests.tiny import OPTIONS, save_tiny_bert
 
 from vestige.errors import InputError, Interrupted
 from vestige.study.audit import audit_study
-from vestige.study.backend import STEPS, TorchBackend
+from vestige.study.backend import TorchBackend
 from vestige.study.plan import Plan, parse_plan
 from vestige.study.pool import Silent
 from vestige.study.runner import run_study
 from vestige.study.status import study_status
+from vestige.study.steps import ends, read_steps
 from vestige.study.tune import tune_study
 
 pytestmark = pytest.mark.train
@@ -92,7 +93,15 @@ def test_a_real_run_interrupted_ends_in_the_same_bytes(plan: Plan, tmp_path: Pat
     assert again.assessments["assessments/01-s17.json"].sources == found.sources
     oracle = next(path for path in (tmp_path / "run/nodes").glob("oracle-*/record.json"))
     assert json.loads(oracle.read_text())["result"]["resumed_at"]
-    assert (oracle.parent / STEPS).read_text().count("\n") > 5
+    steps = read_steps(oracle.parent / "steps.parquet")
+    assert list(steps["step"]) == list(range(1, len(steps) + 1))
+    assert steps["resumed"].sum() == 1
+    assert steps["forget_loss"].isna().all()
+    first, last = ends(steps, "retain_loss") or (0.0, 0.0)
+    assert first > last > 0
+    assert ends(steps, "forget_loss") is None
+    (unlearned,) = (tmp_path / "run/nodes").glob("unlearned-*/steps.parquet")
+    assert (read_steps(unlearned)[["forget_loss", "update_norm", "seconds"]] > 0).all(axis=None)
     assert not list(tmp_path.rglob("checkpoint*"))
 
 

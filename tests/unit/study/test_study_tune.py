@@ -107,8 +107,8 @@ def test_interrupted_tuning_keeps_finished_points(
         calls[0] += 1
         count = calls[0]
 
-        def ended(epoch: int, score: Any) -> bool:
-            keep: bool = on_epoch(epoch, score)
+        def ended(epoch: int, score: Any, moved: float) -> bool:
+            keep: bool = on_epoch(epoch, score, moved)
             if count == 2 and epoch == 2:
                 raise KeyboardInterrupt
             return keep
