@@ -6,6 +6,7 @@ of clustering is ours.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Literal
@@ -99,8 +100,10 @@ class Clustering(Record):
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of everything in the record."""
-        return digest("clusters-1", self.model_dump_json())
+        """Hash of everything in the record, as JSON with sorted keys and no blanks."""
+        value = self.model_dump(mode="json")
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return digest("clusters-1", text)
 
     def of(self, unit: str) -> Cluster:
         """The cluster of this name. Raises KeyError."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from vestige.contracts import Record
 from vestige.errors import InputError
-from vestige.study import audit_files, audit_results
+from vestige.study import audit_files, audit_requests, audit_results, audit_units
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.store import now
 
@@ -56,11 +56,16 @@ CHECKS: tuple[tuple[str, str, Callable[[Folder], Finding]], ...] = (
     (
         "requests",
         "requests hash to their names, bundles are disjoint and in hash order",
-        audit_files.requests,
+        audit_requests.requests,
     ),
-    ("reserved", "nothing of a reserved bundle was requested, trained or evaluated", audit_files.reserved),
-    ("exposure", "oracles and views keep deleted, unseen and retained rows apart", audit_files.exposure),
-    ("data", "requests, views and trained rows follow from the data set", audit_files.data),
+    ("reserved", "nothing of a reserved bundle was requested, trained or evaluated", audit_requests.reserved),
+    ("exposure", "oracles and views keep deleted, unseen and retained rows apart", audit_requests.exposure),
+    ("data", "requests, views and trained rows follow from the data set", audit_requests.data),
+    (
+        "units",
+        "rows of F and G carry their units; clusters and nearest rows follow from sentence vectors",
+        audit_units.units,
+    ),
     ("coverage", "everything planned is there", audit_files.coverage),
     ("freeze", "settings were frozen after tuning and before any evaluation", audit_files.freeze),
     ("tuning", "chosen settings follow from the recorded candidates", audit_files.tuning),

@@ -363,7 +363,7 @@ def test_the_audit_shares_no_metric_code_with_the_product() -> None:
     folder = Path(vestige.study.__file__).parent
     allowed = {"vestige.errors", "vestige.seeds", "vestige.contracts", "vestige.data.intents"}
     modules = sorted(folder.glob("audit*.py"))
-    assert len(modules) == 5
+    assert len(modules) >= 7
     for path in modules:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = []
