@@ -8,7 +8,16 @@ from typing import Literal
 
 from vestige.contracts import Record
 from vestige.errors import InputError
-from vestige.study import audit_files, audit_requests, audit_results, audit_units
+from vestige.study import (
+    audit_files,
+    audit_recovery,
+    audit_recovery_values,
+    audit_requests,
+    audit_results,
+    audit_seeds,
+    audit_summaries,
+    audit_units,
+)
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.store import now
 
@@ -82,6 +91,26 @@ CHECKS: tuple[tuple[str, str, Callable[[Folder], Finding]], ...] = (
     ("distances", "every value is recomputed from probabilities", audit_results.values),
     ("intervals", "every interval is recomputed from its draws and seed", audit_results.intervals),
     ("decisions", "p-values, Holm's correction, equivalence and decisions follow", audit_results.decisions),
+    (
+        "replication",
+        "nested and pooled gains, leave-one-out, differences and the replication rule are recomputed",
+        audit_summaries.replication,
+    ),
+    (
+        "seed-metrics",
+        "metrics over several seeds and their chance bands are recomputed",
+        audit_seeds.seed_metrics,
+    ),
+    (
+        "recovery-rows",
+        "exposed rows are nested, apart from scored ones and equal for all checkpoints; pairs are distinct",
+        audit_recovery.recovery_rows,
+    ),
+    (
+        "recovery-values",
+        "recovery curves, contrasts, fresh heads and their intervals are recomputed",
+        audit_recovery_values.recovery_values,
+    ),
     ("history", "changes of the plan, reruns and mixed environments", audit_files.history),
 )
 

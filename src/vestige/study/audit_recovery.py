@@ -1,0 +1,257 @@
+"""Checks of who a recovery exposed and who it scored: disjoint, nested, equal for all checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vestige.study.audit_folder import Finding, Folder
+
+__all__ = ["CHECKPOINTS", "columns", "parts", "records", "recovery_rows"]
+
+CHECKPOINTS = ("full", "oracle", "unlearned")
+
+
+def records(folder: Folder) -> dict[str, Any]:
+    """`01-s17-simnpo` -> record, read once."""
+    if "recovery" not in folder.memo:
+        folder.memo["recovery"] = {path.stem: folder.json(f"recovery/{path.name}") for path in _files(folder)}
+    found: dict[str, Any] = folder.memo["recovery"]
+    return found
+
+
+def _files(folder: Folder) -> list[Path]:
+    return sorted((folder.root / "recovery").glob("*.json"))
+
+
+def parts(folder: Folder, record: Any, kind: str) -> list[tuple[str, Any]]:
+    """(folder name, record) of the nodes of a kind that a recovery was made from. Raises KeyError."""
+    named = {f"{kind}-{key[:16]}" for key in record["parts"]}
+    return sorted((name, node) for name, node in folder.nodes.items() if name in named)
+
+
+def columns(path: Path) -> dict[str, list[Any]]:
+    import pyarrow.parquet as pq
+
+    found: dict[str, list[Any]] = pq.ParquetFile(path).read().to_pydict()
+    return found
+
+
+def recovery_rows(folder: Folder) -> Finding:
+    """Exposed rows nested and apart from scored ones; pairs distinct; all that was planned there."""
+    found = Finding(what="conditions")
+    made = records(folder)
+    _coverage(folder, made, found)
+    for stem, record in made.items():
+        request = folder.requests[record["bundle"]]
+        view = {row: (name, unit) for row, name, unit in folder.views[f"{record['bundle']}-evaluation"]}
+        found.need(
+            record["request"]["rows_sha256"] == request["rows_sha256"], f"{stem}: of another deletion request"
+        )
+        _right_models(folder, stem, record, found)
+        exposed: dict[tuple[str, int, int], tuple[tuple[str, str], ...]] = {}
+        scored: dict[str, dict[str, str]] = {}
+        for name, node in parts(folder, record, "recovery"):
+            identity = node["identity"]
+            key = (identity["population_set"], identity["k"], identity["adapt_seed"])
+            rows = tuple((row, label) for row, label in identity["exposed"])
+            found.need(exposed.setdefault(key, rows) == rows, f"{stem}: {name} saw other rows than its peers")
+            table = columns(folder.root / "nodes" / name / "curves.parquet")
+            for population, row, unit in zip(
+                table["population"], table["row_id"], table["unit"], strict=True
+            ):
+                scored.setdefault(population, {})[row] = unit
+        _disjoint(stem, record, exposed, scored, found)
+        _forgotten(stem, record, request, exposed, scored, view, found)
+        _swapped(folder, stem, record, exposed, scored, view, found)
+        _nested(stem, exposed, found)
+    return found
+
+
+def _coverage(folder: Folder, made: Mapping[str, Any], found: Finding) -> None:
+    """Tables belong to records; what the plan asks for is there or has failed."""
+    tables = {path.stem for path in (folder.root / "recovery").glob("*.parquet")}
+    mine = {stem for stem, record in made.items() if record["curves"]}
+    found.need(tables == mine, f"recovery/ holds tables of no record, or lacks some: {sorted(tables ^ mine)}")
+    plan = folder.plan.get("recovery")
+    if plan is None:
+        return
+    failed = {item["key"] for item in (folder.json("failures.json") if folder.has("failures.json") else [])}
+    there = {(record["bundle"], record["seed"], record["label"]) for record in made.values()}
+    for entry in folder.evaluations:
+        if entry["identity"]["candidates"] != "S0":
+            continue
+        asked = (entry["bundle"], entry["identity"]["seed"], entry["label"])
+        wanted = all(
+            plan.get(name) is None or value in plan[name]
+            for name, value in zip(("bundles", "seeds", "methods"), asked, strict=True)
+        )
+        if not wanted or entry["identity"]["unlearned"] in failed:
+            continue
+        place = f"{asked[2]} on bundle {asked[0]}, seed {asked[1]}"
+        if asked not in there and failed:
+            found.noted.append(f"no recovery of {place}; parts of the study failed")
+            continue
+        found.need(asked in there, f"no recovery of {place}, which was planned")
+
+
+def _right_models(folder: Folder, stem: str, record: Any, found: Finding) -> None:
+    """The checkpoints are those that were evaluated under this label."""
+    mine = [
+        entry
+        for entry in folder.evaluations
+        if (entry["bundle"], entry["identity"]["seed"], entry["label"])
+        == (record["bundle"], record["seed"], record["label"])
+    ]
+    for role in CHECKPOINTS:
+        same = any(entry["identity"][role] == record["nodes"][role] for entry in mine)
+        found.need(same, f"{stem}: its {role} model is not the one that was evaluated")
+    have = {node["key"] for kind in ("recovery", "fresh-head") for _, node in parts(folder, record, kind)}
+    found.need(have == set(record["parts"]), f"{stem}: {len(set(record['parts']) - have)} parts are missing")
+    models = set(record["nodes"].values())
+    for kind in ("recovery", "fresh-head"):
+        for name, node in parts(folder, record, kind):
+            found.need(node["identity"]["model"] in models, f"{stem}: {name} is of another model")
+
+
+def _disjoint(
+    stem: str,
+    record: Any,
+    exposed: Mapping[tuple[str, int, int], Sequence[tuple[str, str]]],
+    scored: Mapping[str, Mapping[str, str]],
+    found: Finding,
+) -> None:
+    """No scored row was exposed under any setting; the counts are those recorded."""
+    ever = {
+        what: {row for key, rows in exposed.items() if key[0] == what for row, _ in rows}
+        for what in ("forgotten", "label-swap")
+    }
+    counts = record["exposure"]
+    for population, what in (("unseen", "forgotten"), ("seen", "forgotten"), ("label swap", "label-swap")):
+        both = ever[what] & set(scored.get(population, {}))
+        found.need(not both, f"{stem}: {len(both)} exposed rows are scored as '{population}'")
+    recorded = {
+        "exposed": len(ever["forgotten"]),
+        "seen": len(scored["seen"]) if "seen" in scored else None,
+        "swap_exposed": len(ever["label-swap"]) or None,
+        "swap_evaluated": len(scored["label swap"]) if "label swap" in scored else None,
+    }
+    if exposed:
+        recorded["unseen"] = len(scored["unseen"])
+    for name, value in recorded.items():
+        found.need(counts[name] == value, f"{stem}: {name} rows are {value}, recorded {counts[name]}")
+    overlaps = ("exposed_in_unseen", "exposed_in_seen", "swap_exposed_in_evaluated")
+    found.need(not any(counts[name] for name in overlaps), f"{stem}: it records rows in two sets")
+
+
+def _forgotten(
+    stem: str,
+    record: Any,
+    request: Any,
+    exposed: Mapping[tuple[str, int, int], Sequence[tuple[str, str]]],
+    scored: Mapping[str, Mapping[str, str]],
+    view: Mapping[str, tuple[str, str]],
+    found: Finding,
+) -> None:
+    """Exposed rows are deleted rows under their own class, k each; unseen rows are G, seen are deleted."""
+    units = sorted(request["units"])
+    found.need(record["exposure"]["units"] == units, f"{stem}: other units than the request's, or unsorted")
+    for (what, k, seed), rows in exposed.items():
+        if what != "forgotten":
+            continue
+        own = [request["unit_of"].get(row) == label for row, label in rows]
+        found.need(
+            all(own), f"{stem}: k {k}, seed {seed} exposes rows that were not deleted, or relabels them"
+        )
+        each = {unit: sum(label == unit for _, label in rows) for unit in units}
+        found.need(
+            set(each.values()) == {k} and len(set(rows)) == len(rows),
+            f"{stem}: k {k}, seed {seed} does not expose {k} rows of each class",
+        )
+    if "unseen" in scored:
+        g = {row: unit for row, (name, unit) in view.items() if name == "G"}
+        found.need(scored["unseen"] == g, f"{stem}: unseen rows are not the rows of G")
+    if "seen" in scored:
+        ever = {row for key, rows in exposed.items() if key[0] == "forgotten" for row, _ in rows}
+        rest = {row: unit for row, unit in request["unit_of"].items() if row not in ever}
+        found.need(
+            scored["seen"] == rest, f"{stem}: seen rows are not the deleted rows less the exposed ones"
+        )
+
+
+def _swapped(
+    folder: Folder,
+    stem: str,
+    record: Any,
+    exposed: Mapping[tuple[str, int, int], Sequence[tuple[str, str]]],
+    scored: Mapping[str, Mapping[str, str]],
+    view: Mapping[str, tuple[str, str]],
+    found: Finding,
+) -> None:
+    """Pairs of retained classes, distinct, in hash order; rows of X under label Y, scored on rows of X."""
+    pairs = [(item["source"], item["target"]) for item in record["exposure"]["pairs"]]
+    if not pairs:
+        found.need("label swap" not in scored, f"{stem}: label-swap rows without pairs")
+        return
+    units = record["exposure"]["units"]
+    flat = [name for pair in pairs for name in pair]
+    found.need(len(set(flat)) == len(flat), f"{stem}: a class in two label-swap pairs")
+    found.need(len(pairs) == len(units), f"{stem}: {len(pairs)} label-swap pairs for {len(units)} classes")
+    found.need(not set(flat) & set(units), f"{stem}: a forgotten class in a label-swap pair")
+    order = [hashlib.sha256(f"label-swap:{name}".encode()).hexdigest() for name in flat]
+    found.need(order == sorted(order), f"{stem}: label-swap pairs are not in hash order")
+    target = dict(pairs)
+    gold = _training_gold(folder)
+    for (what, k, seed), rows in exposed.items():
+        if what != "label-swap":
+            continue
+        place = f"{stem}: label swap, k {k}, seed {seed}"
+        each = {label: sum(other == label for _, other in rows) for label in target.values()}
+        found.need(
+            set(each.values()) == {k} and len(rows) == k * len(pairs), f"{place} has not {k} rows a pair"
+        )
+        if gold is not None:
+            right = all(target.get(gold.get(row, "")) == label for row, label in rows)
+            found.need(right, f"{place} trains rows of another class than its pair's, or another label")
+    if gold is None and "the data set" not in " ".join(found.unchecked):
+        found.unchecked.append("the data set could not be loaded: classes of label-swap rows are unknown")
+    wanted = {
+        row: f"{unit} as {target[unit]}"
+        for row, (name, unit) in view.items()
+        if name == "R" and unit in target
+    }
+    found.need(scored.get("label swap") == wanted, f"{stem}: label-swap rows are not the rows of the sources")
+
+
+def _training_gold(folder: Folder) -> dict[str, str] | None:
+    """Training row -> gold, where the data set is at hand with the recorded hash."""
+    if "training gold" not in folder.memo:
+        from vestige.data.intents import load_intents
+        from vestige.errors import InputError
+        from vestige.study.plan import Plan
+
+        try:
+            data = load_intents(Plan.model_validate(folder.plan).dataset)
+        except InputError:
+            folder.memo["training gold"] = None
+        else:
+            rows = data.rows("train")
+            same = data.sha256 == folder.json("data.json")["sha256"]
+            folder.memo["training gold"] = (
+                dict(zip(rows["row_id"], rows["gold"], strict=True)) if same else None
+            )
+    found: dict[str, str] | None = folder.memo["training gold"]
+    return found
+
+
+def _nested(
+    stem: str, exposed: Mapping[tuple[str, int, int], Sequence[tuple[str, str]]], found: Finding
+) -> None:
+    for (what, k, seed), rows in exposed.items():
+        for (other, more, same), larger in exposed.items():
+            if (other, same) == (what, seed) and more > k:
+                found.need(
+                    set(rows) <= set(larger), f"{stem}: {what} rows of k {k} are not among those of k {more}"
+                )
