@@ -180,7 +180,7 @@ def load_backbone(
     attn_implementation: str = "sdpa",
     tokenizer: Any = None,
 ) -> Backbone:
-    """Load in evaluation mode. GGUF weights are dequantised and lose their quantisation fields, so that the
+    """Load in evaluation mode. GGUF weights are dequantised once and kept in the user's cache, so that the
     model trains and saves as any other; of a model that also sees or hears, the text part is kept.
     tokenizer: used instead of the backbone's own, for checkpoints that were saved without one.
 
@@ -193,26 +193,18 @@ def load_backbone(
     except ImportError as error:
         raise MissingDependency(error.name or "torch", "train", f"backbone '{name}'") from None
     kind, location = resolve_backbone(name)
-    options: dict[str, Any] = {
-        "revision": revision,
-        "dtype": getattr(torch, dtype),
-        "attn_implementation": attn_implementation,
-    }
-    source = location
-    if Path(location).suffix == ".gguf":
-        if importlib.util.find_spec("gguf") is None:
-            raise MissingDependency("gguf", "gguf", f"backbone '{name}'")
-        source = str(Path(location).parent)
-        options |= {"gguf_file": Path(location).name, "quantization_config": _dequantised()}
-    else:
-        options["use_safetensors"] = True
+    if Path(location).suffix == ".gguf" and importlib.util.find_spec("gguf") is None:
+        raise MissingDependency("gguf", "gguf", f"backbone '{name}'")
     try:
         with quiet_loading():
-            tokenizer = tokenizer or transformers.AutoTokenizer.from_pretrained(
-                source, **{key: options[key] for key in ("revision", "gguf_file") if key in options}
-            )
-            model = _loader(task, source, options).from_pretrained(
-                source, **{key: value for key, value in options.items() if value is not None}
+            source = _plain_source(location)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source, revision=revision)
+            model = _loader(task, source, revision).from_pretrained(
+                source,
+                revision=revision,
+                dtype=getattr(torch, dtype),
+                use_safetensors=True,
+                attn_implementation=attn_implementation,
             )
     except (OSError, ValueError, ImportError, KeyError) as error:
         reason = (str(error).strip().splitlines() or ["could not be read"])[0]
@@ -222,8 +214,6 @@ def load_backbone(
             "a model that transformers loads from safetensors or GGUF",
             "check the name, or download it first and name its folder",
         ) from None
-    if "gguf_file" in options:
-        _forget_quantisation(model)
     if task == "base":
         model = getattr(model, "language_model", model)
     model.eval()
@@ -240,7 +230,16 @@ def load_backbone(
     return Backbone(model=model, tokenizer=tokenizer, record=record)
 
 
-def _loader(task: Task, source: str, options: dict[str, Any]) -> Any:
+def _plain_source(location: str) -> str:
+    """The location itself, or the folder that a GGUF file was converted to."""
+    if Path(location).suffix != ".gguf":
+        return location
+    from vestige.models.gguf import converted
+
+    return str(converted(Path(location)))
+
+
+def _loader(task: Task, source: str, revision: str | None) -> Any:
     """The auto class of a task. A language model inside an image-and-text one has that class."""
     import transformers
 
@@ -248,31 +247,10 @@ def _loader(task: Task, source: str, options: dict[str, Any]) -> Any:
         return transformers.AutoModel
     if task == "sequence":
         return transformers.AutoModelForSequenceClassification
-    config = transformers.AutoConfig.from_pretrained(
-        source, **{key: options[key] for key in ("revision", "gguf_file") if key in options}
-    )
+    config = transformers.AutoConfig.from_pretrained(source, revision=revision)
     if type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
         return transformers.AutoModelForCausalLM
     return transformers.AutoModelForImageTextToText
-
-
-def _dequantised() -> Any:
-    """Ask for plain weights where the installed transformers can also keep GGUF blocks; else None."""
-    import transformers
-
-    config = getattr(transformers, "GgufConfig", None)
-    return config(dequantize=True) if config is not None else None
-
-
-def _forget_quantisation(model: Any) -> None:
-    """Drop the quantisation fields of a dequantised model: with them transformers refuses to save it."""
-    for owner, names in (
-        (model, ("hf_quantizer", "quantization_method")),
-        (model.config, ("quantization_config",)),
-    ):
-        for name in names:
-            if name in vars(owner):
-                delattr(owner, name)
 
 
 @contextmanager

@@ -156,8 +156,8 @@ FAMILIES: dict[str, Family] = {
 }
 
 _WORDS = """
-lost stolen card top up failed exchange rate wrong change pin code raise limit verify identity please help why my
-is the a not how do i can where when new old
+lost stolen card top up failed exchange rate wrong change pin code raise limit verify identity please help why
+my is the a not how do i can where when new old
 """.split()  # noqa: SIM905
 _OPTIONS = ("lost stolen card", "top up failed", "exchange rate wrong", "change pin code", "raise limit")
 _TEXTS = (
