@@ -27,11 +27,10 @@ def demo(
     """
     from vestige.cli.compare import print_assessment
     from vestige.cli.study import run_and_report
-    from vestige.study.plan import load_plan
     from vestige.study.runner import Execution
+    from vestige.study.sweep import load_study
 
-    plan, text = load_plan("demo")
-    result = run_and_report(plan, out, text, Execution(jobs=jobs, threads=threads))
+    result = run_and_report(load_study("demo"), out, Execution(jobs=jobs, threads=threads))
     for name, assessment in result.assessments.items():
         if as_json:
             typer.echo(assessment.to_json())

@@ -10,9 +10,10 @@ import typer
 from vestige.errors import CheckFailed, InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from vestige.study.plan import Plan
-    from vestige.study.runner import Execution, StudyResult
+    from vestige.study.audit import AuditReport
+    from vestige.study.runner import Execution
     from vestige.study.status import StudyStatus
+    from vestige.study.sweep import Study, StudyRun
     from vestige.study.tune import Tuning
 
 __all__ = ["app", "run_and_report"]
@@ -21,7 +22,7 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Run, tune, freeze, check and audit studies."
 )
 
-Study = Annotated[str, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped study.")]
+Source = Annotated[str, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped study.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `study run` or `tune` wrote.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Run folder; default runs/NAME.")]
 Data = Annotated[Path | None, typer.Option("--data", help="Where the study's data set lies.")]
@@ -30,30 +31,48 @@ Threads = Annotated[
     int | None,
     typer.Option("--threads", min=1, help="Threads of each; default all cores, with --jobs 2 or more one."),
 ]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        "--scale", metavar="small", help="small: 30 % of the rows, at most 3 bundles and 2 seeds, on MiniLM."
+    ),
+]
+Reuse = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--reuse", help="A run folder whose finished models are taken where all is equal; repeatable."
+    ),
+]
+Frozen = Annotated[Path | None, typer.Option("--frozen", help="frozen.json for methods with `frozen: true`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the record and nothing else.")]
 
 
 @app.command()
 def run(
-    study: Study,
+    study: Source,
     out: Out = None,
     data: Data = None,
+    scale: Scale = None,
     jobs: Jobs = 1,
     threads: Threads = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be trained, and stop.")] = False,
+    frozen: Frozen = None,
+    reuse: Reuse = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the cells, what they share and the time; train nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Train, unlearn, score and assess what is missing of a study.
+    """Train, unlearn, score and assess what is missing of a study, arm by arm.
 
     Every model and table of probabilities is kept under a hash of all that changes its numbers; what is done
     is skipped, so the same command goes on after an interruption. Writes assessments/*.json and report.html.
     """
-    plan, text = _plan(study, data)
-    folder = out or Path("runs") / plan.name
+    found = _study(study, data, scale, frozen)
+    folder = out or _folder(found)
     if dry_run:
-        _dry_run(plan, folder, as_json)
+        _dry_run(found, folder, as_json)
         return
-    result = run_and_report(plan, folder, text, _execution(jobs, threads))
+    result = run_and_report(found, folder, _execution(jobs, threads, reuse))
     if as_json:
         typer.echo(_json([item.model_dump(mode="json") for item in result.assessments.values()]))
     else:
@@ -67,26 +86,35 @@ def run(
 
 @app.command()
 def tune(
-    study: Study,
+    study: Source,
     out: Out = None,
     data: Data = None,
+    scale: Scale = None,
     jobs: Jobs = 1,
     threads: Threads = None,
+    reuse: Reuse = None,
     as_json: Json = False,
 ) -> None:
-    """Choose every method's settings on bundle 00, development rows alone. Writes tuning.json."""
+    """Choose every method's settings on bundle 00, development rows alone. Writes tuning.json.
+
+    Of a study with arms the first one is tuned.
+    """
     from vestige.cli.console import Progress
+    from vestige.study.sweep import arm_folders, open_sweep
     from vestige.study.tune import tune_study
 
-    plan, text = _plan(study, data)
-    folder = out or Path("runs") / plan.name
+    found = _study(study, data, scale, None)
+    root = out or _folder(found)
+    open_sweep(found, root)
+    folder = next(iter(arm_folders(found, root).values()))
+    execution = _execution(jobs, threads, reuse)
     with Progress(1.0) as progress:
-        tuning = tune_study(plan, folder, text=text, execution=_execution(jobs, threads), report=progress)
+        tuning = tune_study(found.plan, folder, text=found.text, execution=execution, report=progress)
     if as_json:
         typer.echo(tuning.to_json())
         return
     _print_tuning(tuning)
-    typer.echo(f"Record: {folder / 'tuning.json'}. Next: vestige study freeze {folder}")
+    typer.echo(f"Record: {folder / 'tuning.json'}. Next: vestige study freeze {root}")
 
 
 @app.command()
@@ -94,7 +122,7 @@ def freeze(folder: Folder, as_json: Json = False) -> None:
     """Write the tuned settings down for a confirmation, before anything of it is evaluated."""
     from vestige.study.freeze import freeze_study
 
-    frozen = freeze_study(folder)
+    frozen = freeze_study(next(iter(_runs(folder).values())))
     if as_json:
         typer.echo(frozen.to_json())
         return
@@ -109,14 +137,17 @@ def freeze(folder: Folder, as_json: Json = False) -> None:
 
 @app.command()
 def status(folder: Folder, as_json: Json = False) -> None:
-    """What is done, at work and missing, with times."""
+    """What is done, at work and missing, with times; of a study with arms, arm by arm."""
     from vestige.study.status import study_status
 
-    found = study_status(folder)
+    found = {arm: study_status(path) for arm, path in _runs(folder).items()}
     if as_json:
-        typer.echo(found.to_json())
-    else:
-        _print_status(found)
+        typer.echo(_by_arm(found))
+        return
+    for arm, item in found.items():
+        if arm:
+            typer.echo(f"\n{arm}:")
+        _print_status(item)
 
 
 @app.command()
@@ -127,19 +158,59 @@ def audit(folder: Folder, as_json: Json = False) -> None:
     """
     from vestige.study.audit import audit_study
 
-    report = audit_study(folder)
+    reports = {arm: audit_study(path) for arm, path in _runs(folder).items()}
+    if as_json:
+        typer.echo(_by_arm(reports))
+    else:
+        for arm, report in reports.items():
+            if arm:
+                typer.echo(f"\n{arm}:")
+            _print_audit(report)
+    failed = [
+        f"{arm}: {check.name}" if arm else check.name
+        for arm, report in reports.items()
+        for check in report.checks
+        if check.status == "failed"
+    ]
+    if failed:
+        raise CheckFailed(f"audit of {folder}: {len(failed)} check(s) failed: {', '.join(failed)}")
+
+
+@app.command()
+def verify(
+    folder: Folder,
+    cell: Annotated[str, typer.Argument(metavar="CELL", help="Bundle and seed, as in 01-s17.")],
+    arm: Annotated[str, typer.Option("--arm", help="Of a study with arms: which.")] = "",
+    method: Annotated[str | None, typer.Option("--method", help="One label instead of all.")] = None,
+    jobs: Jobs = 1,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Make one cell anew, models and probabilities, and compare it with what is stored.
+
+    Exit code 1 when anything differs. Nothing of the folder is changed.
+    """
+    from vestige.cli.console import Progress
+    from vestige.study.verify import verify_cell
+
+    runs = _runs(folder)
+    if arm not in runs:
+        raise InputError(
+            f"{folder}: arm", arm or "none named", f"one of {', '.join(runs)}", did_you_mean(arm, runs)
+        )
+    with Progress(1.0) as progress:
+        report = verify_cell(
+            runs[arm], cell, method=method, execution=_execution(jobs, threads, None), report=progress
+        )
     if as_json:
         typer.echo(report.to_json())
     else:
-        for check in report.checks:
-            typer.echo(f"{check.status:<12} {check.name}: {check.detail}")
-            for finding in check.findings[:5]:
-                typer.echo(f"{'':<13}- {finding}")
-            if len(check.findings) > 5:
-                typer.echo(f"{'':<13}- and {len(check.findings) - 5} more (see --json)")
-    if not report.passed:
-        failed = [check.name for check in report.checks if check.status == "failed"]
-        raise CheckFailed(f"audit of {folder}: {len(failed)} check(s) failed: {', '.join(failed)}")
+        for item in report.parts:
+            typer.echo(
+                f"{'same' if item.same else 'differs':<8} {item.label}{f': {item.note}' if item.note else ''}"
+            )
+    if not report.same:
+        raise CheckFailed(f"{folder}, cell {cell}: what was made anew differs from what is stored")
 
 
 @app.command()
@@ -149,17 +220,15 @@ def show(
     ] = None,
 ) -> None:
     """Print a shipped study file, to copy and change; without a name, list them."""
-    from vestige.study.plan import parse_plan
     from vestige.study.source import shipped_studies
+    from vestige.study.sweep import load_study
 
     shipped = shipped_studies()
     if study is None:
-        for name, text in shipped.items():
-            plan = parse_plan(text, name)
-            methods = ", ".join(entry.label or entry.method for entry in plan.methods)
-            typer.echo(
-                f"{name}: {plan.dataset.name}, {plan.deletion.granularity} deletion, {plan.stage}; {methods}"
-            )
+        for name in shipped:
+            found = load_study(name)
+            arms = f"; arms {', '.join(found.arms)}" if found.sweeps else ""
+            typer.echo(f"{name} ({found.plan.stage}): {found.plan.about or found.plan.dataset.name}{arms}")
         return
     if study not in shipped:
         raise InputError(
@@ -168,37 +237,61 @@ def show(
     typer.echo(shipped[study], nl=False)
 
 
-def run_and_report(plan: Plan, folder: Path, text: str, execution: Execution) -> StudyResult:
+def run_and_report(study: Study, folder: Path, execution: Execution) -> StudyRun:
     """Run with progress on the terminal and write report.html."""
     from vestige.cli.console import Progress
     from vestige.report.html import write_report
-    from vestige.study.runner import run_study
     from vestige.study.store import refresh_manifest
+    from vestige.study.sweep import run_all
 
     with Progress(1.0) as progress:
-        result = run_study(plan, folder, text=text, execution=execution, report=progress)
+        result = run_all(
+            study,
+            folder,
+            execution=execution,
+            report=progress,
+            between=lambda arm: progress.say(
+                f"arm {arm} ({list(study.arms).index(arm) + 1} of {len(study.arms)})"
+            ),
+        )
         if result.assessments:
             progress.stage("writing the report")
-            write_report(list(result.assessments.values()), folder / "report.html", title=plan.name)
+            write_report(list(result.assessments.values()), folder / "report.html", title=study.name)
             refresh_manifest(folder, "report.html")
     return result
 
 
-def _plan(study: str, data: Path | None) -> tuple[Plan, str]:
-    from vestige.data.intents import DatasetSpec
-    from vestige.study.plan import load_plan
+def _study(source: str, data: Path | None, scale: str | None, frozen: Path | None) -> Study:
+    from vestige.study.sweep import load_study
 
-    plan, text = load_plan(study)
-    if data is not None:
-        raw = {**plan.dataset.model_dump(exclude_unset=True), "path": str(data)}
-        plan = plan.model_copy(update={"dataset": DatasetSpec.model_validate(raw)})
-    return plan, text
+    found = load_study(source, data=data, scale=scale, frozen=frozen)
+    for arm, other in (found.merged or {}).items():
+        typer.echo(f"arm {arm} is the same as {other} at scale {scale}: it is not run", err=True)
+    return found
 
 
-def _execution(jobs: int, threads: int | None) -> Execution:
+def _folder(study: Study) -> Path:
+    return Path("runs") / (f"{study.name}-{study.scale}" if study.scale else study.name)
+
+
+def _runs(folder: Path) -> dict[str, Path]:
+    from vestige.study.store import run_folders
+
+    return run_folders(folder)
+
+
+def _execution(jobs: int, threads: int | None, reuse: list[Path] | None = None) -> Execution:
     from vestige.study.runner import Execution
 
-    return Execution(jobs=jobs, threads=threads)
+    sources = [path for root in reuse or () for path in _runs(root).values()]
+    return Execution(jobs=jobs, threads=threads, reuse=tuple(sources))
+
+
+def _by_arm(found: dict[str, Any]) -> str:
+    """One record as it is; several as an object by arm."""
+    if list(found) == [""]:
+        return str(found[""].to_json())
+    return _json({arm: item.model_dump(mode="json") for arm, item in found.items()})
 
 
 def _json(value: Any) -> str:
@@ -211,23 +304,48 @@ def _settings(settings: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
-def _dry_run(plan: Plan, folder: Path, as_json: bool) -> None:
+def _dry_run(study: Study, folder: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from vestige.study.runner import outline
+    from vestige.study.outline import outline_all
+    from vestige.study.sweep import arm_folders
 
-    found = outline(plan, folder, execution=_execution(1, None))
+    found, total = outline_all(study.arms, arm_folders(study, folder), execution=_execution(1, None))
     if as_json:
-        typer.echo(_json([asdict(item) for item in found]))
+        typer.echo(_json({"work": [asdict(item) for item in found], "summary": asdict(total)}))
         return
+    arm = ""
     for item in found:
+        if item.arm != arm:
+            arm = item.arm
+            typer.echo(f"\n{arm}:")
         rows = f", about {item.cost:,.0f} training rows" if item.cost else ""
         typer.echo(f"{item.state:<15} {item.kind:<10} {item.label}{rows if item.state != 'done' else ''}")
-    left = sum(item.cost for item in found if item.state != "done")
-    typer.echo(f"At most {left:,.0f} training rows of work; nothing was written to {folder}")
+    shared = f", {total.distinct} of them different" if total.distinct < total.trainings else ""
+    hours = "an unknown time" if total.hours is None else _hours(total.hours)
+    typer.echo(
+        f"\n{total.cells} cells; {total.trainings} trainings and unlearnings{shared}, {total.done} done; "
+        f"at most {total.rows:,.0f} training rows of work, {hours} on one device"
+    )
+    for basis in total.basis:
+        typer.echo(f"Time from: {basis}")
+    typer.echo(f"Nothing was written to {folder}")
 
 
-def _print_result(result: StudyResult) -> None:
+def _hours(hours: float) -> str:
+    return f"about {hours:,.1f} hours" if hours >= 1 else f"about {max(1, round(hours * 60))} minutes"
+
+
+def _print_audit(report: AuditReport) -> None:
+    for check in report.checks:
+        typer.echo(f"{check.status:<12} {check.name}: {check.detail}")
+        for finding in check.findings[:5]:
+            typer.echo(f"{'':<13}- {finding}")
+        if len(check.findings) > 5:
+            typer.echo(f"{'':<13}- and {len(check.findings) - 5} more (see --json)")
+
+
+def _print_result(result: StudyRun) -> None:
     from vestige.cli.compare import print_assessment
     from vestige.cli.console import output
 

@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from vestige.contracts import Objective, Record, MethodSettings
+from vestige.contracts import MethodSettings, Objective, Record, UnlearnSettings
 from vestige.data.intents import IntentData, load_intents
 from vestige.decision.schema import Schema
 from vestige.deletion.requests import DeletionRequest
 from vestige.errors import InputError, did_you_mean
 from vestige.seeds import digest
 from vestige.study.candidates import EVERYTHING, Offer, offered_rows
-from vestige.study.frozen import Frozen, check_frozen
+from vestige.study.frozen import Frozen, check_frozen, chosen_method, origin_of
 from vestige.study.jobs import PredictWork, TrainWork, UnlearnWork, Work
 from vestige.study.plan import Plan, checked
 from vestige.study.protocol import Backend, Rows
@@ -36,7 +36,9 @@ __all__ = [
     "unlearned_node",
 ]
 
-Kind = Literal["full", "oracle", "unlearned", "predictions", "tuning", "recovery", "fresh-head", "embeddings", "random"]
+Kind = Literal[
+    "full", "oracle", "unlearned", "predictions", "tuning", "recovery", "fresh-head", "embeddings", "random"
+]
 
 # Work per row relative to one training row, for the estimate of the time left.
 _SCORING = 0.3
@@ -98,12 +100,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A method with the settings it runs with. origin: "plan" or "frozen"."""
+    """A method with the settings it runs with. origin: "plan" or "frozen"; source: where those come from."""
 
     label: str
     objective: Objective
     settings: MethodSettings
     origin: Literal["plan", "frozen"] = "plan"
+    source: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
     def control(self) -> bool:
@@ -160,14 +163,13 @@ def configurations(
     for index, entry in enumerate(setting.plan.methods):
         objective = setting.backend.objective(entry.method)
         place = f"{setting.plan.name}: methods[{index}] ({objective.name})"
-        raw = (
-            _from_frozen(setting, objective, (frozen or {}).get(index), place)
-            if entry.frozen
-            else entry.settings
-        )
+        label = entry.label or objective.title
+        raw, source = entry.settings, None
+        if entry.frozen:
+            raw, source = _from_frozen(setting, objective, label, (frozen or {}).get(index), place)
         settings = checked(objective.settings, raw, f"{place}: settings")
         origin: Literal["plan", "frozen"] = "frozen" if entry.frozen else "plan"
-        found.append(Configuration(entry.label or objective.title, objective, settings, origin))
+        found.append(Configuration(label, objective, settings, origin, source))
     labels = [item.label for item in found]
     for label in labels:
         if labels.count(label) > 1:
@@ -181,7 +183,10 @@ def configurations(
     return tuple(found)
 
 
-def _from_frozen(setting: Setting, objective: Objective, frozen: Frozen | None, place: str) -> dict[str, Any]:
+def _from_frozen(
+    setting: Setting, objective: Objective, label: str, frozen: Frozen | None, place: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(settings, where they come from)."""
     if frozen is None:
         raise InputError(
             place,
@@ -197,20 +202,8 @@ def _from_frozen(setting: Setting, objective: Objective, frozen: Frozen | None, 
             training=setting.task.model_dump(mode="json"),
             place=place,
         )
-    methods = {item.method: item for item in frozen.methods}
-    if objective.name not in methods:
-        raise InputError(
-            place, "a method that was not tuned", f"one of {', '.join(sorted(methods))}", "tune it"
-        )
-    chosen = methods[objective.name]
-    if chosen.settings is None:
-        raise InputError(
-            place,
-            f"no chosen setting ({chosen.note})",
-            "a feasible setting",
-            "widen tuning.grid or leave the method out",
-        )
-    return chosen.settings
+    chosen = chosen_method(frozen, objective.name, label, setting.plan.stage, place)
+    return chosen.settings or {}, origin_of(frozen, chosen)
 
 
 def _check_family(plan: Plan, found: Sequence[Configuration]) -> None:
@@ -331,7 +324,9 @@ def predictions_node(
 
 
 def unlearning_cost(settings: MethodSettings, rows: int, epochs: int | None = None) -> float:
-    """Rows passed through the model, forget and retain, weighted."""
+    """Rows passed through the model, forget and retain, weighted; none for a method that trains nothing."""
+    if not isinstance(settings, UnlearnSettings):
+        return 0.0
     steps = max(1, -(-rows // settings.forget_batch)) * (epochs or settings.epochs)
     return steps * (settings.forget_batch + settings.retain_batch) * _UNLEARNING
 
@@ -355,6 +350,7 @@ def registry_entry(
     plan = setting.plan
     identity = {
         "experiment": plan.name,
+        "arm": plan.arm,
         "stage": plan.stage,
         "dataset": setting.data.name,
         "data": setting.data.sha256,

@@ -141,6 +141,9 @@ def assess_cell(
         for entry in entries
         if entry["assessment"] == name and entry["label"] in present
     }
+    provenance["frozen"] = {
+        item.label: dict(item.source) for item in used if item.source and item.label in present
+    }
     inputs: list[Any] = [provenance, setting.plan.draws, family(setting.plan, used)]
     if utility:
         inputs.append({label: {k: str(v) for k, v in item.items()} for label, item in utility.items()})
@@ -152,7 +155,7 @@ def assess_cell(
     for label, node in present.items():
         tables[label] = table(node, label)
     made = assess(
-        name=f"{setting.plan.name}, bundle {cell.bundle}, seed {cell.seed}"
+        name=f"{setting.plan.name}{f' / {setting.plan.arm}' if setting.plan.arm else ''}, bundle {cell.bundle}, seed {cell.seed}"
         + (f", candidate set {cell.offer.name}" if cell.offer.options else ""),
         fulls=[table(node, _seeded("full", seed, cell)) for seed, node in fulls.items()],
         unlearned=tables,
@@ -171,8 +174,17 @@ def assess_cell(
         family=[label for label in family(setting.plan, used) if label in tables],
         provenance=provenance,
     )
+    _beside_development(made)
     store.write(name, (made.to_json() + "\n").encode())
     return made
+
+
+def _beside_development(made: Assessment) -> None:
+    """The held-out suppression beside the development one, where settings were matched on it."""
+    for label, source in made.provenance["frozen"].items():
+        if "target_s" in source:
+            value = made.model_named(label).metrics["suppression.FG"].value
+            source["held_out_s"] = value if isinstance(value, float) else value.model_dump()
 
 
 def _utility(first: Assessment) -> dict[str, dict[str, float | Undefined]]:
@@ -216,6 +228,12 @@ def _exceptions(setting: Setting, store: Store, deletions: Deletions, cell: Cell
             "settings were tuned on this request itself."
         )
     found += [f"{note[0].upper()}{note[1:]}." for note in deletions.requests[cell.bundle].notes]
+    if setting.plan.scale:
+        found.append(
+            f"Run at scale {setting.plan.scale}: {len(setting.train_ids):,} training rows and "
+            f"{setting.model.model_dump().get('backbone', 'a small model')} stand in for the study's own data "
+            "and models; this is no reproduction of it."
+        )
     return tuple(found)
 
 
@@ -253,6 +271,8 @@ def _provenance(
         "model": setting.model.model_dump(mode="json"),
         "training": setting.task.model_dump(mode="json"),
         "backend": setting.backend.identity(setting.model),
+        "arm": plan.arm,
+        "scale": plan.scale,
         "rendering": plan.rendering,
         "map_seed": plan.map_seed,
         "candidates": cell.offer.identity,

@@ -56,7 +56,7 @@ Stage = Literal[
 STAGES: tuple[str, ...] = get_args(Stage)
 
 R = TypeVar("R", bound=BaseModel)
-_LABEL = re.compile(r"[^\s/\\\x00-\x1f][^/\\\x00-\x1f]{0,79}")
+LABEL = re.compile(r"[^\s/\\\x00-\x1f][^/\\\x00-\x1f]{0,79}")
 
 
 class MethodEntry(Record):
@@ -220,7 +220,7 @@ def build_plan(raw: Mapping[str, Any], subject: str) -> Plan:
 
 def _check(plan: Plan, subject: str) -> None:
     """What types cannot say. Raises InputError."""
-    if not _LABEL.fullmatch(plan.name):
+    if not LABEL.fullmatch(plan.name):
         raise InputError(
             f"{subject}: name", shown(plan.name), "1 to 80 characters without '/'", "choose another"
         )
@@ -254,7 +254,7 @@ def _check(plan: Plan, subject: str) -> None:
 def _check_methods(plan: Plan, subject: str) -> None:
     for index, entry in enumerate(plan.methods):
         place = f"{subject}: methods[{index}]"
-        if entry.label is not None and not _LABEL.fullmatch(entry.label):
+        if entry.label is not None and not LABEL.fullmatch(entry.label):
             raise InputError(
                 f"{place}: label", shown(entry.label), "1 to 80 characters without '/'", "shorten it"
             )

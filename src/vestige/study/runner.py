@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from vestige.contracts import Assessment, MethodSettings
+from vestige.contracts import Assessment
 from vestige.errors import CheckFailed, Interrupted
 from vestige.seeds import digest
-from vestige.study.candidates import EVERYTHING, Offer, offers, suffix
+from vestige.study.candidates import EVERYTHING, Offer, offers
 from vestige.study.cells import (
     Configuration,
     Node,
@@ -39,7 +39,6 @@ from vestige.study.deletions import (
 )
 from vestige.study.evaluate import Cell, assess_cell, register
 from vestige.study.frozen import Frozen, check_family, taken
-from vestige.study.plan import checked
 from vestige.study.pool import Failure, Reporter, Silent, Team
 from vestige.study.protocol import DEFAULT_BACKEND, load_backend
 from vestige.study.recovery import recover, refuse_unservable
@@ -53,9 +52,7 @@ if TYPE_CHECKING:
     from vestige.deletion.gates import AcquisitionGate
     from vestige.study.plan import Plan
 
-__all__ = ["Execution", "Outline", "StudyResult", "note_failures", "outline", "run_study"]
-
-OUTLINE_KINDS = ("full", "oracle", "unlearned", "assessment")
+__all__ = ["Execution", "StudyResult", "frozen_records", "note_failures", "run_study"]
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ def run_study(
     refuse_impossible(setting)
     with Store.writing(out, execution.reuse) as store:
         open_folder(store, setting, text, "run")
-        frozen = _frozen(store, plan)
+        frozen = frozen_records(store, plan)
         used = configurations(setting, frozen)
         if plan.stage == "confirmation":
             check_family(family(plan, used), [item for item in frozen.values() if item], plan.name)
@@ -319,56 +316,6 @@ def note_failures(store: Store, nodes: Sequence[Node], failures: Sequence[Failur
         store.drop("failures.json")
 
 
-@dataclass(frozen=True)
-class Outline:
-    """One planned piece of work, for `--dry-run`. state: "done", "to do", or "after the gate"."""
-
-    kind: str
-    label: str
-    state: str
-    cost: float
-
-
-def outline(plan: Plan, out: str | Path, *, execution: Execution | None = None) -> list[Outline]:
-    """What a run would do in `out`, without doing it. Requests are known only after the gate."""
-    setting = prepare(plan, load_backend((execution or Execution()).backend))
-    refuse_impossible(setting)
-    store = Store(Path(out))
-    labels = _labels(setting)
-    found = []
-    for seed in plan.full_seeds:
-        node = full_node(setting, seed)
-        done = store.node(node.kind, node.key).record() is not None
-        found.append(Outline("full", node.label, "done" if done else "to do", node.cost))
-    one = full_node(setting, plan.primary).cost
-    rows = expected_rows(setting)
-    for bundle in plan.bundles:
-        for seed in plan.all_oracle_seeds:
-            found.append(Outline("oracle", f"oracle of bundle {bundle}, seed {seed}", "after the gate", one))
-        for seed in plan.seeds:
-            for label, settings in labels:
-                work = unlearning_cost(settings, rows)
-                found.append(
-                    Outline("unlearned", f"{label} on bundle {bundle}, seed {seed}", "after the gate", work)
-                )
-            for name in plan.candidates:
-                done = store.has(f"assessments/{bundle}-s{seed}{suffix(name)}.json")
-                label = f"bundle {bundle}, seed {seed}, {name}"
-                found.append(Outline("assessment", label, "done" if done else "to do", 0.0))
-    return found
-
-
-def _frozen(store: Store, plan: Plan) -> dict[int, Frozen | None]:
+def frozen_records(store: Store, plan: Plan) -> dict[int, Frozen | None]:
     """The frozen records that the plan's methods take their settings from, by place."""
     return {index: taken(store, entry) for index, entry in enumerate(plan.methods) if entry.frozen}
-
-
-def _labels(setting: Setting) -> list[tuple[str, MethodSettings]]:
-    """Label and settings of each method; defaults stand in for frozen ones, which may not be there yet."""
-    found = []
-    for entry in setting.plan.methods:
-        objective = setting.backend.objective(entry.method)
-        raw = {} if entry.frozen else entry.settings
-        settings = checked(objective.settings, raw, f"settings of {entry.method}")
-        found.append((entry.label or objective.title, settings))
-    return found

@@ -1,0 +1,233 @@
+"""What a study would do, how much of it is shared, and about how long it takes, without doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vestige.contracts import MethodSettings
+from vestige.deletion.requests import DeletionRequest, request_from_json
+from vestige.errors import InputError
+from vestige.seeds import digest
+from vestige.study.candidates import suffix
+from vestige.study.cells import (
+    Configuration,
+    Node,
+    Setting,
+    full_node,
+    oracle_node,
+    prepare,
+    unlearned_node,
+    unlearning_cost,
+)
+from vestige.study.deletions import expected_rows, refuse_impossible
+from vestige.study.plan import Plan, checked
+from vestige.study.protocol import load_backend
+from vestige.study.runner import Execution
+from vestige.study.store import Store, canonical
+
+__all__ = ["Outline", "Pace", "Summary", "outline", "outline_all", "summary"]
+
+CHARACTERS_PER_TOKEN = 4.3
+GPU_FLOPS = 1e14
+"""Sustained operations a second that an estimate for a hub model assumes: one data-centre GPU."""
+CPU_FLOPS = 7.5e10
+"""The same for the encoders that come in wheels: one CPU core."""
+UNTRAINED = ("assessment",)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds a training row takes. basis: where that comes from; None where nothing is known."""
+
+    seconds: float | None
+    basis: str
+
+
+@dataclass(frozen=True)
+class Outline:
+    """One planned piece of work. state: "done", "to do", or "after the gate", which decides what is deleted.
+
+    cost: work in training rows. share: pieces of equal share are made once. hours: device hours, about; None
+    where nothing is known of the model's size.
+    """
+
+    kind: str
+    label: str
+    state: str
+    cost: float
+    share: str = ""
+    arm: str = ""
+    hours: float | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What several outlines come to. trainings: planned; distinct: after sharing; hours: still to do."""
+
+    cells: int
+    trainings: int
+    distinct: int
+    done: int
+    rows: float
+    hours: float | None
+    basis: tuple[str, ...]
+
+
+def outline(plan: Plan, out: str | Path, *, execution: Execution | None = None) -> list[Outline]:
+    """What a run would do in `out`, without doing it. Raises InputError."""
+    return _outline(plan, Path(out), execution or Execution())[0]
+
+
+def outline_all(
+    plans: Mapping[str, Plan], folders: Mapping[str, Path], *, execution: Execution | None = None
+) -> tuple[list[Outline], Summary]:
+    """What a run of every arm would do, and what it comes to."""
+    found: list[Outline] = []
+    paces: list[Pace] = []
+    for arm, plan in plans.items():
+        items, pace = _outline(plan, folders[arm], execution or Execution())
+        found += items
+        paces.append(pace)
+    return found, summary(found, paces)
+
+
+def summary(found: Sequence[Outline], paces: Sequence[Pace] = ()) -> Summary:
+    """Totals; a piece that several arms share counts once, done where any of them has it."""
+    once: dict[str, Outline] = {}
+    for item in found:
+        if item.kind not in UNTRAINED and (item.share not in once or item.state == "done"):
+            once[item.share] = item
+    left = [item for item in once.values() if item.state != "done"]
+    known = [item.hours for item in left if item.hours is not None]
+    return Summary(
+        cells=sum(item.kind == "assessment" for item in found),
+        trainings=sum(item.kind not in UNTRAINED for item in found),
+        distinct=len(once),
+        done=len(once) - len(left),
+        rows=sum(item.cost for item in left),
+        hours=sum(known) if len(known) == len(left) else None,
+        basis=tuple(dict.fromkeys(pace.basis for pace in paces)),
+    )
+
+
+def _outline(plan: Plan, out: Path, execution: Execution) -> tuple[list[Outline], Pace]:
+    setting = prepare(plan, load_backend(execution.backend))
+    refuse_impossible(setting)
+    store = Store(out)
+    pace = _pace(setting, store)
+    base = canonical([setting.data.sha256, plan.rendering, plan.map_seed, *_dumped(setting)])
+    drawn = plan.deletion.model_dump(mode="json", exclude={"bundles", "reserved"})
+    rows = expected_rows(setting)
+    one = len(setting.train_ids) * float(getattr(setting.task, "epochs", 1))
+    methods = _methods(setting)
+    found: list[Outline] = []
+
+    def add(kind: str, label: str, work: float, share: tuple[Any, ...], node: Node | None) -> None:
+        done = node is not None and store.node(node.kind, node.key).record() is not None
+        unknown = node is None and kind != "full"
+        found.append(
+            Outline(
+                kind=kind,
+                label=label,
+                state="done" if done else "after the gate" if unknown else "to do",
+                cost=work,
+                share=digest(kind, base, *(canonical(part) for part in share)),
+                arm=plan.arm,
+                hours=None if pace.seconds is None else work * pace.seconds / 3600,
+            )
+        )
+
+    known = _reachable(setting)
+    for seed in plan.full_seeds:
+        add("full", f"full model, seed {seed}", one, (seed,), full_node(setting, seed) if known else None)
+    for bundle in plan.bundles:
+        request = _request(store, bundle) if known else None
+        mine = (drawn, bundle)
+        for seed in plan.all_oracle_seeds:
+            node = oracle_node(setting, request, seed) if request else None
+            add("oracle", f"oracle of bundle {bundle}, seed {seed}", one, (*mine, seed), node)
+        for seed in plan.seeds:
+            for used in methods:
+                dump = used.settings.model_dump(mode="json")
+                work = unlearning_cost(used.settings, rows)
+                made = unlearned_node(setting, request, seed, used) if request else None
+                what = (*mine, seed, used.objective.name, dump)
+                add("unlearned", f"{used.label} on bundle {bundle}, seed {seed}", work, what, made)
+            for name in plan.candidates:
+                label = f"bundle {bundle}, seed {seed}, {name}"
+                there = store.has(f"assessments/{bundle}-s{seed}{suffix(name)}.json")
+                found.append(Outline("assessment", label, "done" if there else "to do", 0.0, arm=plan.arm))
+    return found, pace
+
+
+def _dumped(setting: Setting) -> tuple[dict[str, Any], dict[str, Any]]:
+    return setting.model.model_dump(mode="json"), setting.task.model_dump(mode="json")
+
+
+def _reachable(setting: Setting) -> bool:
+    """Whether the backbone's bytes can be named here: a hub model cannot offline."""
+    try:
+        return bool(setting.base)
+    except (InputError, OSError):
+        return False
+
+
+def _request(store: Store, bundle: str) -> DeletionRequest | None:
+    name = f"requests/{bundle}.json"
+    return request_from_json(store.path(name).read_text(encoding="utf-8"), name) if store.has(name) else None
+
+
+def _methods(setting: Setting) -> list[Configuration]:
+    """Every method; defaults stand in for frozen settings, which may not be there yet."""
+    found = []
+    for entry in setting.plan.methods:
+        objective = setting.backend.objective(entry.method)
+        raw = {} if entry.frozen else entry.settings
+        settings: MethodSettings = checked(objective.settings, raw, f"settings of {entry.method}")
+        found.append(Configuration(entry.label or objective.title, objective, settings))
+    return found
+
+
+def _pace(setting: Setting, store: Store) -> Pace:
+    """From finished full models and oracles of the same settings, else from sizes."""
+    model, task = _dumped(setting)
+    epochs = float(getattr(setting.task, "epochs", 1))
+    records = [
+        record
+        for record in store.nodes()
+        if record.kind in ("full", "oracle")
+        and record.identity.get("model") == model
+        and record.identity.get("training") == task
+        and record.rows
+    ]
+    if records:
+        seconds = sum(item.seconds for item in records) / sum(item.rows * epochs for item in records)
+        return Pace(
+            seconds, f"{seconds * 1000:.1f} ms a training row, measured on {len(records)} finished model(s)"
+        )
+    backbone = model.get("backbone")
+    size = _parameters(str(backbone)) if backbone else None
+    if size is None:
+        return Pace(None, f"no hours: the size of {backbone or 'the model'} is not known")
+    parameters, flops = size
+    texts = setting.data.rows("train")["text"]
+    per_row = float(texts.str.len().mean()) / CHARACTERS_PER_TOKEN + 2
+    options = sum(len(text) / CHARACTERS_PER_TOKEN + 2 for text in setting.schema.texts())
+    tokens = per_row + options / float(getattr(setting.task, "batch_size", 32))
+    seconds = 6 * parameters * tokens / flops
+    return Pace(
+        seconds,
+        f"{backbone}: {parameters / 1e6:,.0f} M parameters, about {tokens:.0f} tokens a row, options included, "
+        f"6 operations a parameter and token, {flops:.3g} operations a second (assumed, not measured)",
+    )
+
+
+def _parameters(backbone: str) -> tuple[float, float] | None:
+    """(parameters, assumed operations a second) of a backbone that is known by name."""
+    from vestige.models.panel import parameters
+
+    found = parameters(backbone)
+    return None if found is None else (found, GPU_FLOPS if "/" in backbone else CPU_FLOPS)

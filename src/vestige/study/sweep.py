@@ -1,0 +1,297 @@
+"""Studies with arms: one file, several plans, a run folder for each; and studies scaled down.
+
+    DIR/study.yaml, sweep.json     the file as given; the arms in order
+    DIR/arms/<arm>/                an ordinary run folder
+
+Equal models are made once: an arm takes finished parts of the other arms.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vestige.contracts import Assessment
+from vestige.data.intents import DatasetSpec
+from vestige.errors import InputError, did_you_mean, shown
+from vestige.files import writable_folder, write_text
+from vestige.study.frozen import FROZEN
+from vestige.study.plan import LABEL, Plan, anchored, build_plan
+from vestige.study.pool import Failure, Reporter, Silent
+from vestige.study.runner import Execution, run_study
+from vestige.study.source import read_yaml, source_text
+from vestige.study.store import ARMS, SWEEP
+
+__all__ = ["SCALES", "Study", "StudyRun", "arm_folders", "load_study", "open_sweep", "run_all"]
+
+FORMAT = "vestige-sweep-1"
+SMALL = "small"
+SCALES = (SMALL,)
+ROW_SHARE, MOST_BUNDLES, MOST_SEEDS = 0.3, 3, 2
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study file as read. arms: name -> plan; the name is "" for a file without arms. merged: arms that are
+    equal to another one at this scale, and which."""
+
+    name: str
+    text: str
+    arms: dict[str, Plan]
+    scale: str = ""
+    merged: dict[str, str] | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The first arm's plan: the one that is tuned and frozen."""
+        return next(iter(self.arms.values()))
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether the run folder holds arms."""
+        return "" not in self.arms
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """What running left. assessments: path below root -> record."""
+
+    root: Path
+    assessments: dict[str, Assessment]
+    failures: tuple[Failure, ...] = ()
+
+
+def load_study(
+    source: str | Path,
+    *,
+    data: Path | None = None,
+    scale: str | None = None,
+    frozen: Path | None = None,
+) -> Study:
+    """A study file, or a shipped study's name, with its arms.
+
+    data: where the data set lies. scale: "small" takes 30 % of the training rows, at most 3 bundles and 2
+    seeds, and the MiniLM encoder in place of other backbones; the file's `scales: {small: ...}` comes on top.
+    frozen: where entries with `frozen: true` take their settings from. Raises InputError.
+    """
+    text, subject, folder = source_text(source)
+    raw = read_yaml(text, subject)
+    scales, arms = _mapping(raw, "scales", subject), _mapping(raw, "arms", subject)
+    own = _scale(scales, scale, subject)
+    own_arms = own.pop("arms", None) or {}
+    for name in own_arms:
+        if name not in (arms or {}):
+            raise InputError(
+                f"{subject}: scales.{scale}.arms",
+                shown(str(name)),
+                "an arm of the file",
+                did_you_mean(name, arms or {}),
+            )
+    found: dict[str, dict[str, Any]] = {}
+    for name, changes in (arms or {"": {}}).items():
+        if name in own_arms and own_arms[name] is None:
+            continue
+        place = f"{subject}: arms.{name}" if name else subject
+        if arms is not None and (not isinstance(name, str) or not LABEL.fullmatch(name)):
+            raise InputError(
+                f"{subject}: arms", shown(str(name)), "1 to 80 characters without '/'", "rename it"
+            )
+        if not isinstance(changes, Mapping):
+            raise InputError(place, shown(str(changes)), "a mapping of what differs", "write {} for nothing")
+        made = merge(raw, changes)
+        if scale:
+            made = merge(merge(_small(made), own), own_arms.get(name, {}))
+        found[str(name)] = made
+    if not found:
+        raise InputError(f"{subject}: arms", "none", "at least one arm", "add one, or remove the key")
+    merged = _equal(found)
+    plans = {}
+    for name, made in found.items():
+        if name in merged:
+            continue
+        place = f"{subject}: arms.{name}" if name else subject
+        plan = build_plan(made, place)
+        if folder is not None:
+            plan = anchored(plan, folder)
+        plans[name] = _settled(plan, name, data, scale, frozen)
+    first = next(iter(plans.values()))
+    return Study(first.name, text, plans, scale or "", merged or None)
+
+
+def _mapping(raw: dict[str, Any], key: str, subject: str) -> dict[str, Any] | None:
+    value = raw.pop(key, None)
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not value:
+        raise InputError(f"{subject}: {key}", shown(str(value)), "a mapping of names", "give each a name")
+    return value
+
+
+def _scale(scales: dict[str, Any] | None, scale: str | None, subject: str) -> dict[str, Any]:
+    for name in scales or {}:
+        if name not in SCALES:
+            raise InputError(f"{subject}: scales", shown(str(name)), SMALL, did_you_mean(str(name), SCALES))
+    if scale is None:
+        return {}
+    if scale not in SCALES:
+        raise InputError("scale", shown(scale), SMALL, did_you_mean(scale, SCALES))
+    own = (scales or {}).get(scale, {})
+    if not isinstance(own, dict):
+        raise InputError(f"{subject}: scales.{scale}", shown(str(own)), "a mapping", "name what differs")
+    return dict(own)
+
+
+def merge(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`raw` with `changes` on top: mappings in mappings are merged, other values replaced, null removes."""
+    made = dict(raw)
+    for key, value in changes.items():
+        if value is None:
+            made.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(made.get(key), Mapping):
+            made[key] = merge(made[key], value)
+        else:
+            made[key] = value
+    return made
+
+
+def _small(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """What `--scale small` changes of any study [ours]: fewer rows, bundles and seeds, the MiniLM encoder."""
+    made = dict(raw)
+    dataset = made.get("dataset", {})
+    made["dataset"] = {**({"name": dataset} if isinstance(dataset, str) else dataset), "row_share": ROW_SHARE}
+    made["model"] = {"backbone": "minilm"}
+    deletion = dict(made.get("deletion") or {})
+    if isinstance(deletion.get("bundles"), list):
+        deletion["bundles"] = deletion["bundles"][:MOST_BUNDLES]
+    made["deletion"] = deletion
+    for key in ("seeds", "noise_seeds", "oracle_seeds"):
+        if isinstance(made.get(key), list):
+            seeds = made[key][: MOST_SEEDS if key == "seeds" else 1]
+            made[key] = [seed for seed in seeds if key == "seeds" or seed not in made.get("seeds", [])]
+    return made
+
+
+def _equal(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Arms that say the same as an earlier one -> that one."""
+    seen: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for name, raw in arms.items():
+        text = json.dumps(
+            {key: value for key, value in raw.items() if key != "about"}, sort_keys=True, default=str
+        )
+        if text in seen:
+            found[name] = seen[text]
+        else:
+            seen[text] = name
+    return found
+
+
+def _settled(plan: Plan, arm: str, data: Path | None, scale: str | None, frozen: Path | None) -> Plan:
+    update: dict[str, Any] = {"arm": arm, "scale": scale or ""}
+    if data is not None:
+        raw = {**plan.dataset.model_dump(exclude_unset=True), "path": str(data)}
+        update["dataset"] = DatasetSpec.model_validate(raw)
+    if frozen is not None:
+        update["methods"] = _frozen_from(plan, frozen)
+    return plan.model_copy(update=update)
+
+
+def _frozen_from(plan: Plan, path: Path) -> tuple[Any, ...]:
+    """The plan's methods, those with `frozen: true` from a file."""
+    return tuple(
+        entry.model_copy(update={"frozen": str(path)}) if entry.frozen is True else entry
+        for entry in plan.methods
+    )
+
+
+def arm_folders(study: Study, out: Path) -> dict[str, Path]:
+    """Arm -> its run folder."""
+    return {name: out / ARMS / name if study.sweeps else out for name in study.arms}
+
+
+def run_all(
+    study: Study,
+    out: str | Path,
+    *,
+    execution: Execution | None = None,
+    report: Reporter | None = None,
+    between: Callable[[str], None] | None = None,
+) -> StudyRun:
+    """Run every arm, in order, each in its folder; one arm alone runs in `out` itself.
+
+    Arms with `frozen: true` that were not frozen themselves take the first arm's frozen.json. between: called
+    with the arm's name when it begins. Raises as `run_study`.
+    """
+    root = Path(out)
+    execution = execution or Execution()
+    report = report or Silent()
+    folders = arm_folders(study, root)
+    open_sweep(study, root)
+    assessments: dict[str, Assessment] = {}
+    failures: list[Failure] = []
+    for name, plan in study.arms.items():
+        folder = folders[name]
+        if between is not None and name:
+            between(name)
+        others = tuple(other for other in folders.values() if other != folder and other.is_dir())
+        result = run_study(
+            frozen_arm(plan, folder, folders[next(iter(folders))]),
+            folder,
+            text=study.text,
+            execution=replace(execution, reuse=(*others, *execution.reuse)),
+            report=report,
+        )
+        place = folder.relative_to(root).as_posix()
+        assessments |= {
+            path if place == "." else f"{place}/{path}": made for path, made in result.assessments.items()
+        }
+        failures += result.failures
+    return StudyRun(root, assessments, tuple(failures))
+
+
+def frozen_arm(plan: Plan, folder: Path, first: Path) -> Plan:
+    """The plan, with frozen settings from the first arm where this arm has none of its own."""
+    if folder == first or (folder / FROZEN).is_file() or not (first / FROZEN).is_file():
+        return plan
+    return plan.model_copy(update={"methods": _frozen_from(plan, first / FROZEN)})
+
+
+def open_sweep(study: Study, root: Path) -> None:
+    """Make or find a sweep's folder; nothing for a study without arms.
+
+    Raises InputError for a folder with other things in it.
+    """
+    if not study.sweeps:
+        return
+    writable_folder(root)
+    path = root / SWEEP
+    strangers = [item.name for item in root.iterdir() if not item.name.startswith(".")]
+    if strangers and not path.is_file():
+        raise InputError(
+            str(root),
+            f"a folder with other files ({shown(sorted(strangers)[0])})",
+            "an empty folder or a sweep's folder",
+            "name another --out",
+        )
+    value = {
+        "format": FORMAT,
+        "name": study.name,
+        "scale": study.scale,
+        "arms": list(study.arms),
+        "merged": study.merged or {},
+    }
+    if path.is_file():
+        old = json.loads(path.read_text(encoding="utf-8"))
+        if old.get("name") != study.name or old.get("scale") != study.scale:
+            raise InputError(
+                str(path),
+                f"study {shown(str(old.get('name')))}, scale {old.get('scale') or 'full'}",
+                f"study {shown(study.name)}, scale {study.scale or 'full'}",
+                "name another --out",
+            )
+        value["arms"] = list(dict.fromkeys([*old.get("arms", []), *study.arms]))
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    write_text(root / "study.yaml", study.text)

@@ -1,0 +1,215 @@
+"""Studies with arms, scaled studies, parts taken from other runs, outlines and cells made anew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from bag_of_words import SPEC, BagOfWords
+
+from vestige.errors import InputError
+from vestige.study.audit import audit_study
+from vestige.study.outline import outline_all
+from vestige.study.plan import Plan
+from vestige.study.runner import Execution, StudyResult, run_study
+from vestige.study.store import run_folders
+from vestige.study.sweep import arm_folders, load_study, merge, run_all
+from vestige.study.verify import verify_cell
+
+
+@pytest.fixture
+def write(tmp_path: Path, intents: Path) -> Callable[..., Path]:
+    """A study file on the small data set; keyword arguments replace top-level keys."""
+
+    def made(**changes: Any) -> Path:
+        raw: dict[str, Any] = {
+            "name": "pairs",
+            "dataset": {"name": "files", "path": str(intents)},
+            "deletion": {"units_per_bundle": 2, "bundles": ["01", "02", "03", "04"]},
+            "seeds": [17, 42, 99],
+            "methods": [{"method": "simnpo", "settings": {"epochs": 2, "learning_rate": 2e-4}}],
+            "draws": 100,
+            "arms": {
+                "first": {"deletion": {"bundles": ["01"]}, "seeds": [17]},
+                "second": {"deletion": {"bundles": ["01", "02"]}, "seeds": [17]},
+            },
+        }
+        raw.update(changes)
+        path = tmp_path / "pairs.yaml"
+        path.write_text(yaml.safe_dump(raw))
+        return path
+
+    return made
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    calls: list[str] = []
+    original = BagOfWords.train
+
+    def train(self: Any, **kwargs: Any) -> dict[str, Any]:
+        calls.append("train")
+        return original(self, **kwargs)
+
+    monkeypatch.setattr(BagOfWords, "train", train)
+    return calls
+
+
+def test_arms_share_models_and_stand_alone(
+    write: Callable[..., Path], execution: Execution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = counted(monkeypatch)
+    study = load_study(write())
+    heard: list[str] = []
+    result = run_all(study, tmp_path / "run", execution=execution, between=heard.append)
+    assert heard == ["first", "second"]
+    assert sorted(result.assessments) == [
+        "arms/first/assessments/01-s17.json",
+        "arms/second/assessments/01-s17.json",
+        "arms/second/assessments/02-s17.json",
+    ]
+    assert len(calls) == 3  # one full model and two oracles for three cells
+    one, other = (result.assessments[f"arms/{arm}/assessments/01-s17.json"] for arm in ("first", "second"))
+    assert one.models == other.models
+    assert [one.provenance["arm"], other.provenance["arm"]] == ["first", "second"]
+    assert one.provenance["evaluations"] != other.provenance["evaluations"]
+    folders = run_folders(tmp_path / "run")
+    assert list(folders) == ["first", "second"]
+    assert all(audit_study(path).passed for path in folders.values())
+    shutil.rmtree(folders["first"])
+    assert audit_study(folders["second"]).passed
+
+
+def test_a_finished_run_gives_its_parts_to_another(
+    make_plan: Callable[..., Plan], small_once: StudyResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = counted(monkeypatch)
+    plan = make_plan(candidates=["S0", "S1"])
+    result = run_study(plan, tmp_path / "run", execution=Execution(backend=SPEC, reuse=(small_once.root,)))
+    assert not calls
+    assert sorted(result.assessments) == ["assessments/01-s17-S1.json", "assessments/01-s17.json"]
+    old = small_once.assessments["assessments/01-s17.json"]
+    assert result.assessments["assessments/01-s17.json"].models == old.models
+
+
+def test_a_damaged_part_is_not_taken(
+    make_plan: Callable[..., Plan], small_once: StudyResult, tmp_path: Path
+) -> None:
+    source = Path(shutil.copytree(small_once.root, tmp_path / "source"))
+    path = next(source.glob("nodes/full-*/model/weights.npy"))
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    with pytest.raises(InputError, match="changed bytes"):
+        run_study(make_plan(), tmp_path / "run", execution=Execution(backend=SPEC, reuse=(source,)))
+
+
+def test_small_scale_says_what_it_takes(write: Callable[..., Path]) -> None:
+    path = write(
+        model={"scale": 1.0},
+        scales={"small": {"draws": 150, "arms": {"first": None, "second": {"noise_seeds": [7]}}}},
+    )
+    study = load_study(path, scale="small")
+    (plan,) = study.arms.values()
+    assert list(study.arms) == ["second"]
+    assert (plan.draws, plan.scale, plan.dataset.row_share, plan.noise_seeds) == (150, "small", 0.3, (7,))
+    assert plan.model == {"backbone": "minilm"}
+    whole = load_study(write(arms=None), scale="small").plan
+    assert (whole.deletion.bundles, whole.seeds) == (("01", "02", "03"), (17, 42))
+
+
+def test_arms_that_scaling_makes_equal_run_once(write: Callable[..., Path]) -> None:
+    path = write(arms={"a": {"model": {"scale": 1.0}}, "b": {"model": {"scale": 2.0}}})
+    assert list(load_study(path).arms) == ["a", "b"]
+    study = load_study(path, scale="small")
+    assert (list(study.arms), study.merged) == (["a"], {"b": "a"})
+
+
+def test_merging_goes_into_mappings_and_null_removes() -> None:
+    raw = {"a": {"x": 1, "y": 2}, "b": [1, 2], "c": 3}
+    assert merge(raw, {"a": {"y": 5}, "b": [9], "c": None}) == {"a": {"x": 1, "y": 5}, "b": [9]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"arms": []}, "a mapping of names"),
+        ({"arms": {"a/b": {}}}, "without '/'"),
+        ({"arms": {"a": 3}}, "a mapping of what differs"),
+        ({"arms": {"a": {"seds": [1]}}}, "arms.a: found unknown key 'seds'.*seeds"),
+        ({"scales": {"smal": {}}}, "did you mean.*small"),
+        ({"scales": {"small": {"arms": {"thrid": None}}}}, "thrid"),
+    ],
+)
+def test_mistakes_in_arms_are_named(write: Callable[..., Path], changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        load_study(write(**changes), scale="small" if "scales" in changes else None)
+
+
+def test_an_unknown_scale_and_a_foreign_folder(
+    write: Callable[..., Path], execution: Execution, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="did you mean.*small"):
+        load_study(write(), scale="smal")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="a folder with other files"):
+        run_all(load_study(write()), tmp_path / "other", execution=execution)
+    assert [item.name for item in (tmp_path / "other").iterdir()] == ["notes.txt"]
+
+
+def test_the_outline_counts_what_is_shared_and_then_done(
+    write: Callable[..., Path], execution: Execution, tmp_path: Path
+) -> None:
+    study = load_study(write())
+    folders = arm_folders(study, tmp_path / "run")
+    _, before = outline_all(study.arms, folders, execution=execution)
+    # Two full models, three oracles and three unlearned models planned; one of each is shared.
+    assert (before.cells, before.trainings, before.distinct, before.done) == (3, 8, 5, 0)
+    assert before.hours is None
+    run_all(study, tmp_path / "run", execution=execution)
+    _, after = outline_all(study.arms, folders, execution=execution)
+    assert (after.distinct, after.done, after.rows) == (5, 5, 0.0)
+    assert "measured on" in after.basis[0]
+
+
+def test_a_cell_made_anew_is_the_same(small_once: StudyResult, execution: Execution) -> None:
+    before = sorted(small_once.root.rglob("*"))
+    report = verify_cell(small_once.root, "01-s17", execution=execution)
+    assert report.same
+    assert {part.kind for part in report.parts} == {"full", "oracle", "unlearned", "predictions"}
+    assert sorted(small_once.root.rglob("*")) == before
+
+
+def test_a_cell_that_comes_out_otherwise_is_told(
+    small_once: StudyResult, execution: Execution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(shutil.copytree(small_once.root, tmp_path / "run"))
+    original = BagOfWords.predict
+    monkeypatch.setattr(
+        BagOfWords,
+        "predict",
+        lambda self, **k: original(self, **k) ** 1.1 / (original(self, **k) ** 1.1).sum(1, keepdims=True),
+    )
+    report = verify_cell(root, "01-s17", method="SimNPO", execution=execution)
+    assert not report.same
+    differ = [part for part in report.parts if not part.same]
+    assert {part.kind for part in differ} == {"predictions"}
+    assert "probabilities differ by at most" in differ[0].note
+
+
+def test_a_cell_that_is_not_there(small_once: StudyResult, execution: Execution) -> None:
+    with pytest.raises(InputError, match="no such cell.*01-s17"):
+        verify_cell(small_once.root, "01-s18", execution=execution)
+    with pytest.raises(InputError, match="no such label"):
+        verify_cell(small_once.root, "01-s17", method="SimNOP", execution=execution)
+
+
+def test_the_sweep_file_lists_arms(write: Callable[..., Path], execution: Execution, tmp_path: Path) -> None:
+    run_all(load_study(write()), tmp_path / "run", execution=execution)
+    value = json.loads((tmp_path / "run/sweep.json").read_text())
+    assert (value["arms"], value["scale"]) == (["first", "second"], "")
+    with pytest.raises(InputError, match="name another --out"):
+        run_all(load_study(write(name="others")), tmp_path / "run", execution=execution)
