@@ -118,21 +118,41 @@ def tune(
 
 
 @app.command()
-def freeze(folder: Folder, as_json: Json = False) -> None:
-    """Write the tuned settings down for a confirmation, before anything of it is evaluated."""
-    from vestige.study.freeze import freeze_study
+def freeze(
+    folder: Folder,
+    match_suppression: Annotated[
+        str | None,
+        typer.Option(
+            "--match-suppression",
+            metavar="S",
+            help="Choose by suppression instead: nearest this ratio, or `default` for the data set's.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the tuned settings down, before anything of a confirmation is evaluated.
 
-    frozen = freeze_study(next(iter(_runs(folder).values())))
+    With --match-suppression: per method the feasible development candidate whose suppression is nearest, in a
+    record of its own for exploratory studies (`frozen: PATH`).
+    """
+    from vestige.study.freeze import freeze_study, match_study
+    from vestige.study.frozen import FROZEN
+
+    root = next(iter(_runs(folder).values()))
+    if match_suppression is None:
+        frozen, name = freeze_study(root), FROZEN
+    else:
+        frozen, name = match_study(root, _target(match_suppression))
     if as_json:
         typer.echo(frozen.to_json())
         return
     for item in frozen.methods:
         settings = "no feasible setting" if item.settings is None else _settings(item.settings)
         edge = f" (edge of the grid: {', '.join(item.edges)})" if item.edges else ""
-        typer.echo(f"{item.label}: {settings}{edge}")
-    typer.echo(
-        f"Frozen {frozen.time} in {folder / 'frozen.json'}; family: {', '.join(frozen.family) or 'none'}"
-    )
+        matched = "" if item.gap is None else f"; s {item.s:.3f}, {item.gap:.3f} from {frozen.match:g}"
+        note = f" ({item.note})" if item.note and frozen.match is not None else ""
+        typer.echo(f"{item.label}: {settings}{matched}{edge}{note}")
+    typer.echo(f"Frozen {frozen.time} in {root / name}; family: {', '.join(frozen.family) or 'none'}")
 
 
 @app.command()
@@ -300,6 +320,18 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
+def _target(value: str) -> float | None:
+    """A suppression ratio; None for `default`."""
+    if value == "default":
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        raise InputError(
+            "--match-suppression", f"'{value}'", "a number, or default", "give, for example, 0.6"
+        ) from None
+
+
 def _settings(settings: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in settings.items())
 
@@ -369,11 +401,17 @@ def _print_tuning(tuning: Tuning) -> None:
             typer.echo(f"{item.title}: {item.note} ({tried})")
             continue
         edge = f"; at the edge of the grid: {', '.join(item.edges)}" if item.edges else ""
-        varied = {name: item.settings[name] for name in [*item.grid, "epochs"]}
+        varied = {name: item.settings[name] for name in [*item.grid, "epochs"] if name in item.settings}
         typer.echo(
             f"{item.title}: {_settings(varied)}; OD_F {item.chosen.od_f:.4f}, OD_G {item.chosen.od_g:.4f}, "
             f"accuracy {item.chosen.delta_accuracy:+.4f} ({tried}{edge})"
         )
+        if item.fitted is not None:
+            typer.echo(
+                f"{item.title} by likelihood instead: {_settings(item.fitted.settings)}; "
+                f"OD_F {item.fitted.od_f:.4f}, OD_G {item.fitted.od_g:.4f}, "
+                f"{'feasible' if item.fitted.feasible else 'infeasible'}"
+            )
     if not tuning.equal_budgets:
         typer.echo("Budgets differ between methods; they are recorded.")
 

@@ -8,21 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from vestige.contracts import Record
-from vestige.errors import InputError, first_five
+from vestige.contracts import Record, Undefined
+from vestige.errors import InputError, did_you_mean, first_five
 from vestige.study.store import file_sha256, read_json
 
 if TYPE_CHECKING:
     from vestige.study.plan import MethodEntry
     from vestige.study.store import Store
 
-__all__ = ["FROZEN", "Frozen", "FrozenMethod", "check_family", "check_frozen", "read_frozen", "taken"]
+__all__ = [
+    "FROZEN",
+    "Frozen",
+    "FrozenMethod",
+    "check_family",
+    "check_frozen",
+    "chosen_method",
+    "origin_of",
+    "read_frozen",
+    "taken",
+]
 
 FROZEN = "frozen.json"
 
 
 class FrozenMethod(Record):
-    """A method's settings, `epochs` the chosen one. settings: None where no candidate was feasible."""
+    """A method's settings, `epochs` the chosen one. settings: None where no candidate was feasible.
+
+    s: suppression of the chosen candidate on development rows. gap: its distance to the target of a record of
+    matched suppression; unmatched: that is more than 0.1.
+    """
 
     method: str
     label: str
@@ -32,10 +46,16 @@ class FrozenMethod(Record):
     edges: tuple[str, ...]
     budget: int
     note: str = ""
+    s: float | Undefined | None = None
+    gap: float | None = None
+    unmatched: bool = False
 
 
 class Frozen(Record):
-    """What was decided, when, from what. bundles: label -> hash of its units, evaluated and reserved ones."""
+    """What was decided, when, from what. bundles: label -> hash of its units, evaluated and reserved ones.
+
+    match: the suppression that candidates were matched to; None where the development objective chose.
+    """
 
     format: str = "vestige-frozen-1"
     time: str
@@ -51,6 +71,7 @@ class Frozen(Record):
     equal_budgets: bool
     tuning_sha256: str
     methods: tuple[FrozenMethod, ...]
+    match: float | None = None
 
 
 def read_frozen(path: Path) -> Frozen:
@@ -75,6 +96,58 @@ def taken(store: Store, entry: MethodEntry) -> Frozen | None:
     found = read_frozen(path)
     if path.resolve() != store.path(FROZEN).resolve():
         store.write(f"frozen-{file_sha256(path)[:16]}.json", path.read_bytes())
+    return found
+
+
+def chosen_method(frozen: Frozen, method: str, label: str, stage: str, place: str) -> FrozenMethod:
+    """What a record says of a method; `label` decides where it lists the method several times.
+
+    Raises InputError when it is not there, had no feasible candidate, or was matched on suppression and the
+    study is not exploratory.
+    """
+    if frozen.match is not None and stage != "exploratory":
+        raise InputError(
+            place,
+            f"settings matched to a suppression of {frozen.match:g} in a study of stage {stage}",
+            "stage: exploratory",
+            "set it, or take settings that the development objective chose",
+        )
+    listed = [item for item in frozen.methods if item.method == method]
+    if not listed:
+        known = ", ".join(sorted({item.method for item in frozen.methods}))
+        raise InputError(place, "a method that was not tuned", f"one of {known}", "tune it")
+    if len(listed) > 1:
+        labels = {item.label: item for item in listed}
+        if label not in labels:
+            raise InputError(place, f"label '{label}'", "a label in the record", did_you_mean(label, labels))
+        listed = [labels[label]]
+    (found,) = listed
+    if found.settings is None:
+        raise InputError(
+            place,
+            f"no chosen setting ({found.note})",
+            "a feasible setting",
+            "widen tuning.grid or leave the method out",
+        )
+    return found
+
+
+def origin_of(frozen: Frozen, item: FrozenMethod) -> dict[str, Any]:
+    """Where settings come from and when they were frozen, for a result's provenance. No paths."""
+    found: dict[str, Any] = {
+        "study": frozen.study,
+        "stage": frozen.stage,
+        "time": frozen.time,
+        "data": frozen.data,
+        "model": frozen.model,
+        "seed": frozen.seed,
+        "development": frozen.development,
+        "tuning_sha256": frozen.tuning_sha256,
+        "edges": list(item.edges),
+    }
+    if frozen.match is not None:
+        s = item.s if isinstance(item.s, float) else None
+        found |= {"target_s": frozen.match, "development_s": s, "gap": item.gap, "unmatched": item.unmatched}
     return found
 
 

@@ -31,7 +31,7 @@ _FLOATS = (
 
 
 def write_steps(log: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write a training's log entries. A loss without such a term is null; `resumed`: first step of a sitting."""
+    """Write a training's log. A loss that is not there is null; `resumed`: first step of a sitting."""
     frame = pd.DataFrame({name: [entry[name] for entry in log] for name in _INTEGERS}, dtype="int64")
     for name in _FLOATS:
         frame[name] = pd.Series([entry[name] for entry in log], dtype="float64")
@@ -41,7 +41,7 @@ def write_steps(log: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def read_steps(path: Path) -> pd.DataFrame:
-    """The log, in order of step; float columns hold NaN where the loss has no such term. Raises InputError."""
+    """The log, in order of step; NaN where the loss has no such term. Raises InputError."""
     try:
         frame = pd.read_parquet(path)
     except (OSError, ValueError) as error:

@@ -22,14 +22,14 @@ INSIDE = 9
 
 
 def tempered(p: Floats, temperature: float) -> Floats:
-    """softmax(log p / T), which is softmax(logits / T). p (N, C) positive rows that sum to 1, T > 0; (N, C)."""
+    """softmax(log p / T), which is softmax(logits / T). p (N, C), rows sum to 1; T > 0; returns (N, C)."""
     z = np.log(np.maximum(p, np.finfo(np.float64).tiny)) / temperature
     e = np.exp(z - z.max(axis=1, keepdims=True))
     return np.asarray(e / e.sum(axis=1, keepdims=True))
 
 
 def search(values: Sequence[float], measure: Callable[[int, float], EpochResult]) -> list[EpochResult]:
-    """Measure every value, then twice nine more on either side of the best feasible one, up to its neighbours.
+    """Measure every value, then twice nine more on either side of the best feasible one, to its neighbours.
 
     measure: (number of the candidate from 1, T) -> its result, `settings["temperature"]` T. All results in
     order of number. The surroundings are cut at the smallest and the largest value.

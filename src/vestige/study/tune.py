@@ -110,7 +110,7 @@ class Tuning(Record):
 
 @dataclass(frozen=True)
 class _Search:
-    """What is tried of a method. settings: of each point; a post-hoc method has one point, its grid inside."""
+    """What is tried of a method. settings: of each point; a post-hoc method has one."""
 
     objective: Objective
     grid: dict[str, tuple[Any, ...]]

@@ -1,4 +1,4 @@
-"""The work of tuning: unlearn and score after every epoch, or search a temperature of the full model's scores."""
+"""The work of tuning: unlearn and score after every epoch, or search a temperature of the full model."""
 
 from __future__ import annotations
 
