@@ -29,7 +29,7 @@ def study(make_plan: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     monkeypatch.setattr(
         vestige.cli.study,
         "_execution",
-        lambda jobs, threads: Execution(jobs=jobs, threads=threads, backend=SPEC),
+        lambda jobs, threads, reuse=None: Execution(jobs=jobs, threads=threads, backend=SPEC),
     )
 
     def write(**changes: Any) -> Path:
@@ -79,8 +79,43 @@ def test_records_as_json(
     assert run(["study", "audit", str(small), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["checks"][0]["name"] == "files"
     assert run(["study", "run", path, "--out", str(small), "--dry-run", "--json"]) == 0
-    kinds = {item["kind"] for item in json.loads(capsys.readouterr().out)}
-    assert kinds == {"full", "oracle", "unlearned", "assessment"}
+    planned = json.loads(capsys.readouterr().out)
+    assert {item["kind"] for item in planned["work"]} == {"full", "oracle", "unlearned", "assessment"}
+    assert planned["summary"]["cells"] == 1
+    assert planned["summary"]["done"] == planned["summary"]["distinct"] == 7
+
+
+def test_verify_makes_a_cell_anew(
+    study: Callable[..., Path], small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["study", "verify", str(small), "01-s17", "--method", "SimNPO"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("same") == 6
+    assert "differs" not in shown
+    assert run(["study", "verify", str(small), "01-s1"]) == 2
+    assert "no such cell" in capsys.readouterr().err
+
+
+def test_arms_at_the_command_line(
+    study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = study()
+    arms = {"plain": {}, "sets": {"candidates": ["S0", "S1"]}}
+    path.write_text(path.read_text() + yaml.safe_dump({"arms": arms}), encoding="utf-8")
+    out = tmp_path / "run"
+    assert run(["study", "run", str(path), "--out", str(out), "--dry-run"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "3 cells; 14 trainings and unlearnings, 7 of them different, 0 done" in shown
+    assert not out.exists()
+    assert run(["study", "run", str(path), "--out", str(out)]) == 0
+    assert "arm sets (2 of 2)" in capsys.readouterr().err
+    assert (out / "report.html").is_file()
+    assert run(["study", "status", str(out)]) == 0
+    assert "\nsets:\n" in capsys.readouterr().out
+    assert run(["study", "audit", str(out), "--json"]) == 0
+    assert sorted(json.loads(capsys.readouterr().out)) == ["plain", "sets"]
+    assert run(["study", "verify", str(out), "01-s17"]) == 2
+    assert "one of plain, sets" in capsys.readouterr().err
 
 
 def test_tune_freeze_run(
@@ -121,13 +156,13 @@ def test_status_and_dry_run_in_words(
     assert run(["study", "run", str(study()), "--out", str(tmp_path / "new"), "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "to do           full       full model, seed 17, about 24,000 training rows" in shown
-    assert "nothing was written" in shown
+    assert "Nothing was written" in shown
     assert not (tmp_path / "new").exists()
 
 
 def test_shipped_studies_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["study", "show"]) == 0
-    assert "banking77-class: banking77, class deletion, confirmation" in capsys.readouterr().out
+    assert "banking77-class (confirmation): BANKING77" in capsys.readouterr().out
     assert run(["study", "show", "demo"]) == 0
     assert "dataset: helpdesk" in capsys.readouterr().out
     assert run(["study", "show", "demmo"]) == 2
