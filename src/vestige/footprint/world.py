@@ -76,11 +76,12 @@ def launched() -> Iterator[World]:
         yield World()
         return
     import torch.distributed as dist
-    from accelerate import PartialState  # type: ignore[import-untyped]
 
-    state = PartialState()
+    gpu = torch.cuda.is_available()
+    if gpu:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group("nccl" if gpu else "gloo")
     try:
-        yield World(rank=state.process_index, size=state.num_processes)
+        yield World(rank=dist.get_rank(), size=dist.get_world_size())
     finally:
-        if dist.is_initialized():
-            state.destroy_process_group()
+        dist.destroy_process_group()
