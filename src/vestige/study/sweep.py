@@ -30,6 +30,8 @@ __all__ = ["SCALES", "Study", "StudyRun", "arm_folders", "load_study", "open_swe
 FORMAT = "vestige-sweep-1"
 SMALL = "small"
 SCALES = (SMALL,)
+TRAINING = {"epochs": 5, "batch_size": 64, "learning_rate": 2e-3}
+"""What suits MiniLM with LoRA on some thousand rows."""
 ROW_SHARE, MOST_BUNDLES, MOST_SEEDS = 0.3, 3, 2
 
 
@@ -163,6 +165,7 @@ def _small(raw: Mapping[str, Any]) -> dict[str, Any]:
     dataset = made.get("dataset", {})
     made["dataset"] = {**({"name": dataset} if isinstance(dataset, str) else dataset), "row_share": ROW_SHARE}
     made["model"] = {"backbone": "minilm"}
+    made["training"] = dict(TRAINING)
     deletion = dict(made.get("deletion") or {})
     if isinstance(deletion.get("bundles"), list):
         deletion["bundles"] = deletion["bundles"][:MOST_BUNDLES]
