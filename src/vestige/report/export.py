@@ -112,6 +112,9 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return buffer.getvalue()
 
 
+CAPTION_LIMIT = 2000
+"""Captions longer than this are cut: names in them may be of any length."""
+
 _TEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -137,23 +140,41 @@ def tex_text(text: str) -> str:
     return "".join(_TEX.get(char, char) for char in plain(text))
 
 
-def to_tex(table: Table, *, caption: str = "") -> str:
+def to_tex(table: Table, *, caption: str = "", label: str = "", long: bool = False) -> str:
     """A booktabs table. Intervals stand behind their values; notes become a paragraph under it.
 
-    caption: default the table's own.
+    caption: default the table's own. label: for `\\ref`. long: over several pages (package longtable).
     """
     alignment = "l" + "".join("r" if column.numeric else "l" for column in table.columns)
+    words = tex_text(short(caption or table.caption, CAPTION_LIMIT if label else 200))
+    named = rf"\label{{{label}}}" if label else ""
+    head = " & ".join(tex_text(item) for item in table.header()) + r" \\"
+    body = [" & ".join(tex_text(item) for item in row) + r" \\" for row in table.text_rows()]
+    notes = [rf"\par\footnotesize {table.notes_are}: {tex_text(note)}." for note in table.notes]
+    if long:
+        lines = [
+            rf"\begin{{longtable}}{{{alignment}}}",
+            rf"\caption{{{words}}}{named}\\",
+            *(r"\toprule", head, r"\midrule", r"\endfirsthead"),
+            *(r"\toprule", head, r"\midrule", r"\endhead"),
+            r"\bottomrule",
+            r"\endlastfoot",
+            *body,
+            r"\end{longtable}",
+            *notes,
+        ]
+        return "\n".join(lines) + "\n"
     lines = [
         r"\begin{table}",
-        rf"\caption{{{tex_text(short(caption or table.caption, 200))}}}",
+        rf"\caption{{{words}}}{named}",
         rf"\begin{{tabular}}{{{alignment}}}",
         r"\toprule",
-        " & ".join(tex_text(item) for item in table.header()) + r" \\",
+        head,
         r"\midrule",
-        *(" & ".join(tex_text(item) for item in row) + r" \\" for row in table.text_rows()),
+        *body,
         r"\bottomrule",
         r"\end{tabular}",
-        *(rf"\par\footnotesize {table.notes_are}: {tex_text(note)}." for note in table.notes),
+        *notes,
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"

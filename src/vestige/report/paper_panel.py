@@ -96,9 +96,10 @@ def panel(
     listed = list(rows)
     mixed = len({row.imported for row in listed}) > 1
 
-    def said(row: R) -> str:
+    def named(row: R) -> str:
         parts = [IMPORTED if mixed and row.imported else "", tag(row) if tag else ""]
-        return ", ".join(part for part in parts if part)
+        said = ", ".join(part for part in parts if part)
+        return f"{label(row)} ({said})" if said else label(row)
 
     return Table(
         key=key,
@@ -114,10 +115,7 @@ def panel(
             )
             for place, item in enumerate(heads)
         ),
-        rows=tuple(
-            Row(label=label(row), tag=said(row), cells=tuple(item.cell(row) for item in heads))
-            for row in listed
-        ),
+        rows=tuple(Row(label=named(row), cells=tuple(item.cell(row) for item in heads)) for row in listed),
         notes=tuple(notes),
         notes_are="Note",
     )

@@ -16,7 +16,7 @@ from vestige.attacks.records import (
     RecoverySetting,
     Threshold,
 )
-from vestige.contracts import Estimate, Interval, Undefined
+from vestige.contracts import Estimate, Floats, Interval, Undefined
 from vestige.errors import InputError, shown
 from vestige.study.ledger_rows import ControlRow, CurveRow, FreshHeadRow, RecoveryRow
 from vestige.study.ledger_run import Filled, Run, bundle_name, model_names, number_of
@@ -27,6 +27,7 @@ __all__ = [
     "fresh_head_rows",
     "recoveries",
     "recovery_rows",
+    "start_probabilities",
 ]
 
 UNLEARNED, ORACLE, FULL = "unlearned", "oracle", "full"
@@ -245,4 +246,30 @@ def fresh_head_rows(records: Sequence[tuple[Run, RecoveryRecord]]) -> list[Fresh
                     **_common(record),
                 )
             )
+    return found
+
+
+def start_probabilities(
+    records: Sequence[tuple[Run, RecoveryRecord]],
+) -> dict[tuple[str, str], Floats]:
+    """(model and method, population) -> sorted gold probabilities, unlearned model, before any update."""
+    found: dict[tuple[str, str], Floats] = {}
+    for run, record in records:
+        path = run.root / record.curves if record.curves else None
+        if path is None or not path.is_file():
+            continue
+        table = pd.read_parquet(path)
+        settings = table.loc[table["t"] == 0, ["k", "adapt_seed"]].drop_duplicates()
+        if settings.empty:
+            continue
+        k, seed = settings.sort_values(["k", "adapt_seed"]).iloc[0]
+        start = table[
+            (table["t"] == 0)
+            & ~table["checkpoint"].isin([FULL, ORACLE])
+            & (table["k"] == k)
+            & (table["adapt_seed"] == seed)
+        ]
+        for population, rows in start.groupby("population"):
+            name = f"{model_names(record.model)[0]}, {record.label}"
+            found[name, str(population)] = np.sort(rows["p_gold"].to_numpy(dtype=np.float64))
     return found
