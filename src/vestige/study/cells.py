@@ -133,12 +133,11 @@ class Node:
 
 def prepare(plan: Plan, backend: Backend) -> Setting:
     """Load the data and fill in the settings. Raises InputError."""
-    model = backend.model_settings(plan.model)
-    task = backend.task_settings(plan.training)
-    for entry in plan.methods:
-        backend.objective(entry.method)
-    for name in plan.tuning.grid:
-        backend.objective(name)
+    with plan.naming_the_file():
+        model = backend.model_settings(plan.model)
+        task = backend.task_settings(plan.training)
+        for name in [*(entry.method for entry in plan.methods), *plan.tuning.grid]:
+            backend.objective(name)
     data = load_intents(plan.dataset)
     return Setting(
         plan=plan,
@@ -162,7 +161,7 @@ def configurations(
     found = []
     for index, entry in enumerate(setting.plan.methods):
         objective = setting.backend.objective(entry.method)
-        place = f"{setting.plan.name}: methods[{index}] ({objective.name})"
+        place = f"{setting.plan.source}: methods[{index}] ({objective.name})"
         label = entry.label or objective.title
         raw, source = entry.settings, None
         if entry.frozen:
@@ -174,7 +173,7 @@ def configurations(
     for label in labels:
         if labels.count(label) > 1:
             raise InputError(
-                f"{setting.plan.name}: methods",
+                f"{setting.plan.source}: methods",
                 f"label '{label}' twice",
                 "each label once",
                 "give one of them another label",
@@ -212,11 +211,11 @@ def _check_family(plan: Plan, found: Sequence[Configuration]) -> None:
     for label in plan.family or ():
         if label not in labels:
             raise InputError(
-                f"{plan.name}: family", f"'{label}'", "labels of methods", did_you_mean(label, labels)
+                f"{plan.source}: family", f"'{label}'", "labels of methods", did_you_mean(label, labels)
             )
         if label in controls:
             raise InputError(
-                f"{plan.name}: family", f"the control '{label}'", "candidate methods", "remove it"
+                f"{plan.source}: family", f"the control '{label}'", "candidate methods", "remove it"
             )
 
 

@@ -92,7 +92,7 @@ def register(
     for one, other in itertools.combinations(entries, 2):
         if one["key"] == other["key"]:
             raise InputError(
-                f"{setting.plan.name}: methods",
+                f"{setting.plan.source}: methods",
                 f"'{one['label']}' and '{other['label']}' with the same settings",
                 "each configuration once",
                 "remove one of them",

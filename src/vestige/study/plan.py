@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 
 from vestige.contracts import Record
 from vestige.data.intents import DatasetSpec
-from vestige.errors import InputError, did_you_mean, shown
+from vestige.errors import InputError, MissingDependency, did_you_mean, shown
 from vestige.study.candidates import refuse_undefined
 from vestige.study.deletion_plan import (
     CUSTOM_BUNDLE,
@@ -22,6 +23,7 @@ from vestige.study.deletion_plan import (
 )
 from vestige.study.recovery_plan import RecoveryPlan, check_recovery
 from vestige.study.source import read_yaml, source_text
+from vestige.study.wording import misread, needed
 
 __all__ = [
     "CUSTOM_BUNDLE",
@@ -117,6 +119,23 @@ class Plan(Record):
     candidates: tuple[Literal["S0", "S1", "S2"], ...] = ("S0",)
     seed_metrics: bool = False
     recovery: RecoveryPlan | None = None
+    _source: str = PrivateAttr("")
+
+    @property
+    def source(self) -> str:
+        """The file that said it, for messages; the study's name where there was none."""
+        return self._source or self.name
+
+    @contextmanager
+    def naming_the_file(self) -> Iterator[None]:
+        """Inside, a bad setting is named with the file that it stands in."""
+        try:
+            yield
+        except MissingDependency:
+            raise
+        except InputError as error:
+            subject = f"{self.source}: {error.subject}"
+            raise InputError(subject, error.found, error.needed, error.remedy) from None
 
     @property
     def primary(self) -> int:
@@ -154,10 +173,11 @@ def checked(model: type[R], raw: object, subject: str) -> R:
                 did_you_mean(str(key), model.model_fields),
             )
     try:
-        return model.model_validate(raw)
+        found = model.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        where, given = where.removeprefix("."), first.get("input")
         if first["type"] == "missing":
             raise InputError(subject, f"no key '{where}'", f"'{where}'", "add it") from None
         if first["type"] == "extra_forbidden":
@@ -167,10 +187,13 @@ def checked(model: type[R], raw: object, subject: str) -> R:
             remedy = did_you_mean(first["input"], re.findall(r"'([^']*)'", first["ctx"]["expected"]))
         raise InputError(
             f"{subject}: {where}" if where else subject,
-            shown(repr(first.get("input"))),
-            first["msg"][:1].lower() + first["msg"][1:],
+            shown(given if isinstance(given, str) else repr(given)),
+            needed(first),
             remedy,
         ) from None
+    if wrong := misread(raw, found):
+        raise InputError(f"{subject}: {wrong[0]}", str(wrong[1]).lower(), "a number", "correct the value")
+    return found
 
 
 def parse_plan(text: str, subject: str) -> Plan:
@@ -215,6 +238,7 @@ def build_plan(raw: Mapping[str, Any], subject: str) -> Plan:
     )
     plan = checked(Plan, parts, subject)
     _check(plan, subject)
+    plan._source = subject
     return plan
 
 

@@ -157,11 +157,11 @@ def _searches(setting: Setting) -> list[_Search]:
     plan = setting.plan
     names = dict.fromkeys([*(entry.method for entry in plan.methods), *plan.tuning.grid])
     if not names:
-        raise InputError(f"{plan.name}: methods", "none", "at least one to tune", "add methods")
+        raise InputError(f"{plan.source}: methods", "none", "at least one to tune", "add methods")
     found = []
     for name in names:
         objective = setting.backend.objective(name)
-        place = f"{plan.name}: tuning.grid.{name}"
+        place = f"{plan.source}: tuning.grid.{name}"
         own = plan.tuning.grid.get(name, {})
         for field, values in own.items():
             if field not in objective.settings.model_fields:

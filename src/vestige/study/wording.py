@@ -1,0 +1,64 @@
+"""What a study file says where it cannot be used, in words instead of types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+__all__ = ["misread", "needed"]
+
+_KINDS = {
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping of keys",
+    "mapping_type": "a mapping of keys",
+    "model_type": "a mapping of keys",
+    "model_attributes_type": "a mapping of keys",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+_BOUNDS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("above", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("below", "lt"),
+}
+
+
+def needed(error: Mapping[str, Any]) -> str:
+    """What one of pydantic's errors asks for: `a list`, `a number of at least 1`, `one of 'a', 'b'`."""
+    kind, context = str(error["type"]), error.get("ctx") or {}
+    if kind in _KINDS:
+        return _KINDS[kind]
+    if kind in _BOUNDS:
+        word, key = _BOUNDS[kind]
+        return f"a number {'of ' if word.startswith('at') else ''}{word} {context[key]}"
+    if kind in ("literal_error", "enum"):
+        return f"one of {context['expected']}"
+    if kind == "value_error":
+        return str(context.get("error", error["msg"]))
+    message = str(error["msg"])
+    return message[:1].lower() + message[1:]
+
+
+def misread(raw: object, value: object, where: str = "") -> tuple[str, object] | None:
+    """(place, what was there) of the first true or false that was read as a number; None: there is none."""
+    if isinstance(raw, bool):
+        return None if isinstance(value, bool) or not isinstance(value, int | float) else (where, raw)
+    pairs: list[tuple[str, object, object]] = []
+    if isinstance(raw, Mapping) and isinstance(value, BaseModel | Mapping):
+        for key, item in raw.items():
+            read = value.get(key) if isinstance(value, Mapping) else getattr(value, str(key), None)
+            pairs.append((f"{where}.{key}" if where else str(key), item, read))
+    elif isinstance(raw, list | tuple) and isinstance(value, Sequence) and len(raw) == len(value):
+        pairs += [(f"{where}[{place}]", *both) for place, both in enumerate(zip(raw, value, strict=True))]
+    return next((found for place, one, other in pairs if (found := misread(one, other, place))), None)
