@@ -25,7 +25,7 @@ from vestige.metrics.oracle import js2
 from vestige.models.backbones import torch_threads
 from vestige.models.decision import load_decision_model
 from vestige.models.embeddings import sentence_encoder
-from vestige.study.plan import load_plan
+from vestige.study.plan import Plan
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--bundle", default="01")
     options = parser.parse_args()
-    plan, _ = load_plan(options.run / "study.yaml")
+    plan = Plan.model_validate_json((options.run / "plan.json").read_text(encoding="utf-8"))
     change = {"path": str(options.data)} if options.data else {}
     data = load_intents(plan.dataset.model_copy(update=change))
     schema = data.schema()

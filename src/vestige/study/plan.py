@@ -22,7 +22,7 @@ from vestige.study.deletion_plan import (
     each_once,
 )
 from vestige.study.recovery_plan import RecoveryPlan, check_recovery
-from vestige.study.source import read_yaml, source_text
+from vestige.study.source import read_yaml
 from vestige.study.wording import misread, needed
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "anchored",
     "build_plan",
     "checked",
-    "load_plan",
     "parse_plan",
 ]
 
@@ -293,16 +292,6 @@ def _check_methods(plan: Plan, subject: str) -> None:
             )
     labels = [entry.label for entry in plan.methods if entry.label is not None]
     each_once(labels, f"{subject}: methods, labels")
-
-
-def load_plan(source: str | Path) -> tuple[Plan, str]:
-    """(plan, YAML text) of a study file without arms, or of a shipped study's name. Raises InputError.
-
-    Relative paths in `dataset` and of frozen settings are taken from the study file's folder.
-    """
-    text, subject, folder = source_text(source)
-    plan = parse_plan(text, subject)
-    return plan if folder is None else anchored(plan, folder), text
 
 
 def anchored(plan: Plan, folder: Path) -> Plan:

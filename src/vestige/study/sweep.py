@@ -73,7 +73,7 @@ def load_study(
     scale: str | None = None,
     frozen: Path | None = None,
 ) -> Study:
-    """A study file, or a shipped study's name, with its arms.
+    """A study file, or a shipped study's name, with its arms: `arms`, or every combination of its `axes`.
 
     data: where the data set lies. scale: "small" takes 30 % of the training rows, at most 3 bundles and 2
     seeds, and the MiniLM encoder in place of other backbones; the file's `scales: {small: ...}` comes on top.
@@ -81,7 +81,7 @@ def load_study(
     """
     text, subject, folder = source_text(source)
     raw = read_yaml(text, subject)
-    scales, arms = _mapping(raw, "scales", subject), _mapping(raw, "arms", subject)
+    scales, arms = _mapping(raw, "scales", subject), _arms(raw, subject)
     own = _scale(scales, scale, subject)
     own_arms = own.pop("arms", None) or {}
     for name in own_arms:
@@ -121,6 +121,35 @@ def load_study(
         plans[name] = _settled(plan, name, data, scale, frozen)
     first = next(iter(plans.values()))
     return Study(first.name, text, plans, scale or "", merged or None)
+
+
+def _arms(raw: dict[str, Any], subject: str) -> dict[str, Any] | None:
+    """The arms of a file: named ones, or the product of its axes, named `class+qwen3-4b`."""
+    arms, axes = _mapping(raw, "arms", subject), _mapping(raw, "axes", subject)
+    if axes is None:
+        return arms
+    if arms is not None:
+        raise InputError(subject, "arms and axes", "one of them", "write the arms out, or give axes alone")
+    made: dict[str, Any] = {"": {}}
+    for axis, values in axes.items():
+        if not isinstance(values, dict) or not values:
+            raise InputError(
+                f"{subject}: axes.{axis}", shown(str(values)), "a mapping of names", "give each value a name"
+            )
+        for name, changes in values.items():
+            if not isinstance(changes, Mapping):
+                raise InputError(
+                    f"{subject}: axes.{axis}.{name}",
+                    shown(str(changes)),
+                    "a mapping of what differs",
+                    "use {}",
+                )
+        made = {
+            f"{before}+{name}" if before else str(name): merge(start, changes)
+            for before, start in made.items()
+            for name, changes in values.items()
+        }
+    return made
 
 
 def _mapping(raw: dict[str, Any], key: str, subject: str) -> dict[str, Any] | None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from vestige.errors import InputError
-from vestige.study.plan import load_plan, parse_plan
+from vestige.study.plan import parse_plan
 from vestige.study.source import shipped_studies
+from vestige.study.sweep import load_study
 
 SMALL = "name: a\ndataset: helpdesk\n"
 
@@ -164,27 +165,29 @@ def test_shipped_studies_parse() -> None:
     shipped = shipped_studies()
     assert {"demo", "banking77-class"} <= set(shipped)
     for name in shipped:
-        plan, text = load_plan(name)
-        assert plan.name == name
-        assert text == shipped[name]
+        for scale in (None, "small"):
+            study = load_study(name, scale=scale)
+            assert study.name == name
+            assert study.text == shipped[name]
+            assert {plan.scale for plan in study.arms.values()} == {scale or ""}
 
 
 def test_paths_are_taken_from_the_study_file(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     (tmp_path / "s.yaml").write_text("name: a\ndataset: {name: files, path: rows}\n", encoding="utf-8")
-    plan, _ = load_plan(tmp_path / "s.yaml")
+    plan = load_study(tmp_path / "s.yaml").plan
     assert plan.dataset.path == str(tmp_path / "rows")
     assert plan.dataset.model_fields_set == {"name", "path"}
 
 
 def test_unknown_study_gets_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean 'demo'"):
-        load_plan("demmo")
+        load_study("demmo")
     with pytest.raises(InputError, match="no such file"):
-        load_plan(tmp_path / "gone.yaml")
+        load_study(tmp_path / "gone.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
     with pytest.raises(InputError, match="not UTF-8"):
-        load_plan(tmp_path / "latin.yaml")
+        load_study(tmp_path / "latin.yaml")
 
 
 def test_yaml_nested_too_deep_is_one_line() -> None:

@@ -127,6 +127,17 @@ def test_arms_that_scaling_makes_equal_run_once(write: Callable[..., Path]) -> N
     assert (list(study.arms), study.merged) == (["a"], {"b": "a"})
 
 
+def test_axes_make_every_combination(write: Callable[..., Path]) -> None:
+    axes = {
+        "seed": {"a": {"seeds": [1]}, "b": {"seeds": [2]}},
+        "size": {"two": {}, "three": {"deletion": {"units_per_bundle": 3}}},
+    }
+    study = load_study(write(arms=None, axes=axes, deletion={"units_per_bundle": 2}))
+    assert list(study.arms) == ["a+three", "a+two", "b+three", "b+two"]
+    assert [plan.seeds for plan in study.arms.values()] == [(1,), (1,), (2,), (2,)]
+    assert study.arms["b+three"].deletion.units_per_bundle == 3
+
+
 def test_merging_goes_into_mappings_and_null_removes() -> None:
     raw = {"a": {"x": 1, "y": 2}, "b": [1, 2], "c": 3}
     assert merge(raw, {"a": {"y": 5}, "b": [9], "c": None}) == {"a": {"x": 1, "y": 5}, "b": [9]}
@@ -137,6 +148,9 @@ def test_merging_goes_into_mappings_and_null_removes() -> None:
     [
         ({"arms": []}, "a mapping of names"),
         ({"arms": {"a/b": {}}}, "without '/'"),
+        ({"axes": {"x": {"a": {}}}}, "arms and axes"),
+        ({"arms": None, "axes": {"x": []}}, "axes.x.*a mapping of names"),
+        ({"arms": None, "axes": {"x": {"a": 1}}}, "axes.x.a.*a mapping of what differs"),
         ({"arms": {"a": 3}}, "a mapping of what differs"),
         ({"arms": {"a": {"seds": [1]}}}, "arms.a: found unknown key 'seds'.*seeds"),
         ({"scales": {"smal": {}}}, "did you mean.*small"),
@@ -151,7 +165,7 @@ def test_mistakes_in_arms_are_named(write: Callable[..., Path], changes: dict[st
 def test_an_unknown_scale_and_a_foreign_folder(
     write: Callable[..., Path], execution: Execution, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="did you mean.*small"):
+    with pytest.raises(InputError, match=r"did you mean.*small"):
         load_study(write(), scale="smal")
     (tmp_path / "other").mkdir()
     (tmp_path / "other/notes.txt").write_text("mine")
@@ -201,7 +215,7 @@ def test_a_cell_that_comes_out_otherwise_is_told(
 
 
 def test_a_cell_that_is_not_there(small_once: StudyResult, execution: Execution) -> None:
-    with pytest.raises(InputError, match="no such cell.*01-s17"):
+    with pytest.raises(InputError, match=r"no such cell.*01-s17"):
         verify_cell(small_once.root, "01-s18", execution=execution)
     with pytest.raises(InputError, match="no such label"):
         verify_cell(small_once.root, "01-s17", method="SimNOP", execution=execution)

@@ -235,9 +235,9 @@ def test_kill_9_loses_nothing_that_was_finished(
     code = (
         "import sys\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "from vestige.study.plan import load_plan\n"
+        "from vestige.study.sweep import load_study\n"
         "from vestige.study.runner import Execution, run_study\n"
-        f"plan, text = load_plan({str(study())!r})\n"
+        f"plan = load_study({str(study())!r}).plan\n"
         f"run_study(plan, {str(out)!r}, execution=Execution(backend='bag_of_words:KilledBackend'))\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
