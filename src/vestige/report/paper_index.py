@@ -50,7 +50,7 @@ class Entry:
 
 _METHODS = ("method-confirmation", "method-replication")
 _SCREEN = ("architecture-screen", "architecture-replication")
-_CLINC = ("clinc-frozen-transfer", "clinc-tuned")
+_CLINC = ("clinc-transfer", "clinc-tuned")
 
 _TABLES = (
     Entry(
@@ -112,7 +112,7 @@ _TABLES = (
         "each with its own full model and oracle. The acquisition gate of opaque labels is the "
         "one at the same seed.",
         caveats=(ROWS, SMALL_D0),
-        studies=("labels-banking77", "labels-clinc"),
+        studies=("labels", "labels-clinc"),
     ),
     Entry(
         number="S6",
@@ -120,7 +120,7 @@ _TABLES = (
         shows="Progress under all options (S0), semantic neighbours (S1) and random distractors (S2): "
         "new forward passes of the same checkpoints. Feasibility is judged on S0.",
         caveats=(SMALL_D0, REPEATED, ROWS),
-        studies=("candidates",),
+        studies=("candidates", "candidates-clinc"),
     ),
     Entry(
         number="S7",
@@ -149,7 +149,7 @@ _TABLES = (
         title="Optimisation diagnostics",
         shows="Means over the first and the last ten steps of each unlearning run, beside what it reached.",
         caveats=("Losses of one run say nothing about another training seed.",),
-        studies=(*_SCREEN, "seed42-strength"),
+        studies=(*_SCREEN, "seed-42-strength"),
     ),
     Entry(
         number="S11",
@@ -188,7 +188,7 @@ _FIGURES = (
         "classes. B: displacement D0. C: oracle accuracy on F under S0, S1, S2 with option "
         "counts. D: progress on F under each, with intervals; open and dashed: opaque.",
         caveats=(SMALL_D0, REPEATED, ROWS),
-        studies=("labels-banking77", "labels-clinc", "candidates"),
+        studies=("labels", "labels-clinc", "candidates", "candidates-clinc"),
     ),
     Entry(
         number="3",
@@ -243,14 +243,14 @@ _FIGURES = (
         title="Label pairs",
         shows="Acquisition, recognition, forgotten mass, displacement and progress, semantic against opaque.",
         caveats=(SMALL_D0,),
-        studies=("labels-banking77", "labels-clinc"),
+        studies=("labels", "labels-clinc"),
     ),
     Entry(
         number="S5",
         title="Every candidate-set condition",
         shows="Progress with row intervals under S0, S1, S2, with D0 under it.",
         caveats=(SMALL_D0, REPEATED, ROWS),
-        studies=("candidates",),
+        studies=("candidates", "candidates-clinc"),
     ),
     Entry(
         number="S6",
@@ -327,7 +327,7 @@ _FIGURES = (
         shows="Progress of stronger updates at the seed that replicated least, beside the frozen "
         "setting, and their step traces.",
         caveats=("Exploratory: the best epoch was chosen after the fact.",),
-        studies=("seed42-strength",),
+        studies=("seed-42-strength",),
     ),
 )
 

@@ -18,7 +18,14 @@ from vestige.report.paper_figures.base import (
 )
 from vestige.report.words import cut
 from vestige.study.ledger import Ledger
-from vestige.study.ledger_rows import ArchitectureRow, DisplacementRow, MethodRow, RecoveryRow, SchemaRow
+from vestige.study.ledger_rows import (
+    ArchitectureRow,
+    ClincRow,
+    DisplacementRow,
+    MethodRow,
+    RecoveryRow,
+    SchemaRow,
+)
 
 __all__ = ["figure_3", "figure_s1", "figure_s6"]
 
@@ -78,7 +85,9 @@ def _replication(rows: Sequence[ArchitectureRow]) -> Panel | None:
     said = []
     with canvas(height=0.75 + 0.5 * len(models), left=1.6, bottom=0.48, top=0.56) as (figure, axes):
         axes.set_ylim(len(models) - 0.4, -0.6)
-        axes.set_yticks(range(len(models)), [cut(first[model].model, 22) for model in models], fontsize=9.5)
+        axes.set_yticks(
+            range(len(models)), [cut(first[model].model, 22) for model in models], fontsize=9.5, color=INK
+        )
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
         axes.axvline(0, color=RULE, linewidth=1)
@@ -159,6 +168,9 @@ def figure_s1(ledger: Ledger) -> PaperFigure:
     for row in ledger.of(MethodRow):
         words = row.experiment or f"{row.dataset} {row.stage}{' opaque' if row.labels == 'opaque' else ''}"
         add(row.model, words)
+    if not any(row.dataset == "clinc150" for row in ledger.of(MethodRow)):
+        for listed in ledger.of(ClincRow):
+            add(listed.model, f"clinc150 {listed.stage}")
     for one in ledger.of(DisplacementRow):
         add(one.model, f"full and oracle, {one.granularity}")
     for schema in ledger.of(SchemaRow):
@@ -170,8 +182,11 @@ def figure_s1(ledger: Ledger) -> PaperFigure:
         return figure_of("S1", [("coverage", None)])
     models = sorted({model for model, _ in counts})
     experiments = list(dict.fromkeys(experiment for _, experiment in counts))
-    width = max(5.0, 2.0 + 0.36 * len(experiments))
-    with canvas(width, 0.3 + 1.9 + 0.24 * len(models), left=1.6, bottom=0.1, top=1.95) as (figure, axes):
+    width = max(5.0, 2.8 + 0.36 * len(experiments))
+    with canvas(width, 0.3 + 1.9 + 0.24 * len(models), left=1.6, right=0.95, bottom=0.1, top=1.95) as (
+        figure,
+        axes,
+    ):
         axes.set_xlim(-0.5, len(experiments) - 0.5)
         axes.set_ylim(len(models) - 0.5, -0.5)
         axes.xaxis.tick_top()

@@ -226,19 +226,22 @@ def forest(
     label_width: float = 1.75,
     width: float = WIDTH,
     pitch: float = 0.0,
+    log: bool = False,
 ) -> Panel:
     """Values with intervals, a row a label; several marks of a row stand below each other.
 
-    notes: one short text a row, right of the axes. limits: of the axis; longer intervals end in an arrow.
+    notes: one short text a row, right of the axes. log: a log axis, for values above 0. limits: of the axis;
+    longer intervals end in an arrow.
     """
     lanes = max((sum(mark.lane is None for mark in marks) for _, marks in rows), default=1)
     pitch = pitch or max(0.24, 0.11 * lanes + 0.08)
+    fits = int((label_width - 0.1) / 0.0715)
     note_width = 0.85 if any(notes) else 0.12
     top = 0.16 + 0.2 * key_rows(items, columns)
     height = top + pitch * max(len(rows), 1) + 0.5
     with canvas(width, height, left=label_width, right=note_width, bottom=0.48, top=top) as (figure, axes):
         axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.set_yticks(range(len(rows)), [cut(label, _LABEL) for label, _ in rows], fontsize=9.5)
+        axes.set_yticks(range(len(rows)), [cut(label, fits) for label, _ in rows], fontsize=9.5)
         axes.tick_params(axis="y", length=0)
         for text in axes.get_yticklabels():
             text.set_color(INK)
@@ -260,7 +263,10 @@ def forest(
                     ha="left", va="center", fontsize=8.5, color=MUTED,
                 )  # fmt: skip
         axes.set_xlabel(axis, fontsize=10)
-        axes.locator_params(axis="x", nbins=6)
+        if log:
+            axes.set_xscale("log")
+        else:
+            axes.locator_params(axis="x", nbins=6)
         axes.spines["left"].set_visible(False)
         legend(axes, items, columns=columns)
         return finish(figure, key, caption, alternative)
@@ -318,15 +324,17 @@ def scatter(
     diagonal: bool = False,
     columns: int = 3,
     height: float = 3.6,
+    floor: float | None = None,
 ) -> Panel:
-    """Points, their groups in a key; guides: pairs joined by dots."""
+    """Points, their groups in a key; guides: pairs joined by dots. floor: points below it are drawn at it, as
+    an arrow down."""
     groups: dict[str, Point] = {}
     for point in points:
         if point.group:
             groups.setdefault(point.group, point)
     items = [(name, item.series, item.marker, item.open, False) for name, item in groups.items()]
     top = 0.14 + 0.2 * key_rows(items, columns)
-    with canvas(height=height + top, top=top) as (figure, axes):
+    with canvas(height=height + top, top=top, left=0.7) as (figure, axes):
         for value, draw in ((vertical, axes.axvline), (horizontal, axes.axhline)):
             if value is not None:
                 draw(value, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)), zorder=0)
@@ -342,13 +350,16 @@ def scatter(
             color = style(point.series)
             if point.x_low is not None and point.x_high is not None:
                 axes.plot([point.x_low, point.x_high], [point.y, point.y], color=color, linewidth=1.4)
+            y = point.y if floor is None else max(point.y, floor)
+            below = y != point.y
             axes.plot(
                 [point.x],
-                [point.y],
-                marker=point.marker,
+                [y],
+                marker=11 if below else point.marker,
                 markersize=6,
                 linestyle="none",
                 color=color,
+                clip_on=False,
                 markerfacecolor="none" if point.open else color,
                 markeredgewidth=1.2,
             )
@@ -363,6 +374,8 @@ def scatter(
         axes.set_xlabel(x_axis, fontsize=10)
         axes.set_ylabel(y_axis, fontsize=10)
         axes.locator_params(nbins=6)
+        if floor is not None and any(point.y < floor for point in points):
+            axes.set_ylim(bottom=floor)
         legend(axes, items, columns=columns)
         return finish(figure, key, caption, alternative)
 

@@ -12,6 +12,8 @@ from vestige.study.ledger_rows import ClincRow, MainTable3Row, MethodRow
 
 __all__ = ["figure_s3", "figure_s7"]
 
+FLOOR = -1.5
+"""Progress below it is drawn at the edge: one run far off would flatten all others."""
 TUNED = ("confirmation", "replication")
 
 
@@ -53,11 +55,13 @@ def figure_s3(ledger: Ledger) -> PaperFigure:
                     key=f"s3-{len(panels)}",
                     caption=f"{dataset}, {view}",
                     alternative=f"Progress on {view} against the change of retained accuracy, {len(found)} "
-                    f"configurations of {dataset}; {sum(point.x < -2 for point in found)} below -2 points.",
+                    f"configurations of {dataset}; {sum(point.x < -2 for point in found)} below -2 points; "
+                    f"{sum(point.y < FLOOR for point in found)} below {FLOOR}, drawn at the edge.",
                     x_axis="change of retained accuracy, points",
                     y_axis=f"progress on {view}",
                     vertical=-2.0,
                     horizontal=0.0,
+                    floor=FLOOR,
                 )
             panels.append((f"{dataset}, {view}", drawn))
     return figure_of("S3", panels)

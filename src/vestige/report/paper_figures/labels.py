@@ -37,6 +37,7 @@ def _pair_panel(
     caption: str,
     axis: str,
     strip: bool = False,
+    log: bool = False,
 ) -> Panel | None:
     """Semantic against opaque: circles F, squares G. strip: lowest development accuracies at the right."""
     lines: list[tuple[str, list[Mark]]] = []
@@ -68,8 +69,9 @@ def _pair_panel(
         items=LABELS_KEY,
         columns=2,
         notes=notes,
-        reference=0.0,
+        reference=None if log else 0.0,
         pitch=0.42,
+        log=log,
     )
 
 
@@ -197,7 +199,7 @@ def _recognition(rows: Sequence[SchemaRow]) -> Panel | None:
         items=_set_items(rows),
         columns=2,
         notes=notes,
-        label_width=2.0,
+        label_width=2.2,
     )
 
 
@@ -230,7 +232,7 @@ def _progress(rows: Sequence[SchemaRow], view: str, *, key: str, main: bool) -> 
         items=_set_items(rows),
         columns=2,
         pitch=0.36,
-        label_width=2.0,
+        label_width=2.2,
     )
 
 
@@ -254,6 +256,12 @@ def figure_s4(ledger: Ledger) -> PaperFigure:
             for place, (name, columns, axis) in enumerate(parts)
         ],
     )
+
+
+def _positive(rows: Sequence[LabelRow], columns: tuple[str, str]) -> bool:
+    """Whether every value can stand on a log axis."""
+    values = [getattr(row, column) for row in rows for column in columns]
+    return all(value is None or value > 0 for value in values)
 
 
 def figure_s5(ledger: Ledger) -> PaperFigure:
@@ -291,8 +299,8 @@ def figure_s5(ledger: Ledger) -> PaperFigure:
                 items=_set_items(rows),
                 columns=2,
                 notes=notes,
-                label_width=2.35,
-                width=5.8,
+                label_width=3.0,
+                width=6.5,
                 limits=_limits([mark for _, marks in lines for mark in marks]),
             )
         panels.append((f"progress on {view.upper()}", drawn))
