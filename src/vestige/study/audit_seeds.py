@@ -1,0 +1,277 @@
+"""Checks of the metrics over several seeds, recomputed from probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vestige.study import audit_numbers as numbers
+from vestige.study.audit_folder import Finding, Folder
+from vestige.study.audit_numbers import Array, Table
+from vestige.study.audit_summaries import TOLERANCE, cell_tables, tested
+
+__all__ = ["seed_metrics"]
+
+LEAST_SEEDS = 8
+RELABELLINGS = 200
+KLOM_SEED, LIRA_SEED = 501, 502
+RANK_TOLERANCE = 1e-6
+"""Of areas over likelihood ratios: scores that are equal but for rounding may change places."""
+VIEWS = ("F", "G", "R")
+
+
+@dataclass(frozen=True)
+class Models:
+    """Seed -> table, by role; the rows of each view and the gold column of each row."""
+
+    of_role: dict[str, dict[int, Table]]
+    rows: dict[str, list[int]]
+    gold: NDArray[np.intp]
+
+    def right(self, role: str, seed: int, view: str) -> float:
+        """Accuracy on a view."""
+        rows = self.rows[view]
+        return float((self.of_role[role][seed].p[rows].argmax(axis=1) == self.gold[rows]).mean())
+
+    def own(self, role: str, seed: int, view: str) -> Array:
+        """Gold probabilities of a view."""
+        rows = self.rows[view]
+        return np.asarray(self.of_role[role][seed].p[rows, self.gold[rows]])
+
+    def log_odds(self, role: str, view: str) -> Array:
+        """Models in order of seed x rows of a view."""
+        rows = self.rows[view]
+        found = []
+        for _, table in sorted(self.of_role[role].items()):
+            p = np.where(table.p[rows] < 1e-12, 1e-12, table.p[rows])
+            own = p[np.arange(len(rows)), self.gold[rows]]
+            others = np.where(np.arange(p.shape[1]) == self.gold[rows][:, None], 0.0, p).sum(axis=1)
+            found.append(np.log(own / others))
+        return np.array(found)
+
+
+def seed_metrics(folder: Folder) -> Finding:
+    """Every several-seed metric of every method and bundle, with its chance band."""
+    found = Finding(what="values")
+    stored = tested(folder, "summaries/seeds.json", found)
+    if stored is None:
+        return found
+    cells = cell_tables(folder)
+    wanted = {(label, cell.bundle) for cell in cells for label in cell.unlearned}
+    given = {(method["label"], method["bundle"]) for method in stored["methods"]}
+    found.need(
+        wanted == given, f"summaries/seeds.json: {sorted(wanted ^ given)} differ from what was assessed"
+    )
+    for method in stored["methods"]:
+        models = _models(folder, method["label"], method["bundle"])
+        missing = sorted(_CHECKS.keys() - method["metrics"].keys())
+        found.need(not missing, f"'{method['label']}', bundle {method['bundle']}: no {', '.join(missing)}")
+        for name, item in method["metrics"].items():
+            place = f"{name} of '{method['label']}', bundle {method['bundle']}"
+            if name in _CHECKS:
+                _CHECKS[name](models, item, found, place)
+            else:
+                found.unchecked.append(f"'{name}' is a metric that the audit does not know")
+    return found
+
+
+def _models(folder: Folder, label: str, bundle: str) -> Models:
+    """The models of one method and bundle, their seeds taken from the nodes that made them."""
+    of_role: dict[str, dict[int, Table]] = {"unlearned": {}, "oracle": {}, "full": {}, "random": {}}
+    rows_hash = ""
+    first: Table | None = None
+    for cell in cell_tables(folder):
+        if cell.bundle != bundle:
+            continue
+        first = first or cell.full
+        for role, path in cell.paths:
+            record = folder.nodes[Path(path).parent.name]
+            rows_hash = record["identity"]["rows"]
+            table = folder.table(path)
+            if role == "unlearned" and table is not cell.unlearned.get(label):
+                continue
+            of_role[role][folder.by_key(role, record["identity"]["model"])["identity"]["seed"]] = table
+    assert first is not None
+    untrained = {
+        record["key"]: record["identity"]["seed"]
+        for record in folder.nodes.values()
+        if record["kind"] == "random"
+    }
+    for name, record in folder.nodes.items():
+        identity = record["identity"]
+        if (
+            record["kind"] == "predictions"
+            and identity["model"] in untrained
+            and identity["rows"] == rows_hash
+        ):
+            table = folder.table(f"nodes/{name}/predictions.parquet")
+            of_role["random"][untrained[identity["model"]]] = table
+    return Models(
+        of_role,
+        {view: [row for row, name in enumerate(first.view) if name == view] for view in VIEWS},
+        np.array([first.options.index(name) for name in first.gold], dtype=np.intp),
+    )
+
+
+def _value(again: float, item: Any, found: Finding, place: str, tolerance: float = TOLERANCE) -> None:
+    stored = item["value"]
+    same = isinstance(stored, float | int) and abs(again - stored) <= tolerance
+    found.need(same, f"{place} is {again!r}, recorded {stored!r}")
+
+
+def _by_seed(again: dict[int, float], item: Any, found: Finding, place: str, tolerance: float) -> None:
+    same = {str(seed) for seed in again} == item["by_seed"].keys()
+    same = same and all(abs(value - item["by_seed"][str(seed)]) <= tolerance for seed, value in again.items())
+    found.need(same, f"{place}: by seed {again}")
+
+
+def _tow(models: Models, item: Any, found: Finding, place: str) -> None:
+    shared = sorted(models.of_role["unlearned"].keys() & models.of_role["oracle"].keys())
+    again = {}
+    for seed in shared:
+        gaps = [models.right("unlearned", seed, view) - models.right("oracle", seed, view) for view in VIEWS]
+        again[seed] = math.prod(1 - abs(gap) for gap in gaps)
+    _value(sum(again.values()) / len(again), item, found, place)
+    _by_seed(again, item, found, place, TOLERANCE)
+
+
+def _zrf(models: Models, item: Any, found: Finding, place: str) -> None:
+    rows, random = models.rows["F"], models.of_role["random"]
+    again = {
+        seed: 1 - float(numbers.js(table.p[rows], random[seed].p[rows]).mean())
+        for seed, table in models.of_role["unlearned"].items()
+        if seed in random
+    }
+    if not again:
+        found.need(isinstance(item["value"], dict), f"{place} has a value without an untrained model")
+        return
+    _value(sum(again.values()) / len(again), item, found, place)
+    _by_seed(again, item, found, place, TOLERANCE)
+
+
+def _area(high: Array, low: Array) -> float:
+    """P(high > low) + P(equal) / 2 from mean ranks."""
+    values = np.concatenate([high, low])
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    return float((ranks[: len(high)].sum() - len(high) * (len(high) + 1) / 2) / (len(high) * len(low)))
+
+
+def _membership(models: Models, item: Any, found: Finding, place: str) -> None:
+    again, bands = {}, []
+    members, others = len(models.rows["F"]), len(models.rows["G"])
+    total = members + others
+    for seed in models.of_role["unlearned"]:
+        f, g = models.own("unlearned", seed, "F"), models.own("unlearned", seed, "G")
+        again[seed] = _area(f, g)
+        _, ties = np.unique(np.concatenate([f, g]), return_counts=True)
+        share = sum(int(t) ** 3 - int(t) for t in ties) / (total * (total - 1))
+        bands.append(NormalDist().inv_cdf(0.975) * math.sqrt((total + 1 - share) / (12 * members * others)))
+    _value(sum(max(v, 1 - v) for v in again.values()) / len(again), item, found, place)
+    _by_seed(again, item, found, place, TOLERANCE)
+    band = item["chance"]
+    half = max(bands)
+    same = abs(band["low"] - max(0.0, 0.5 - half)) <= TOLERANCE
+    same = same and abs(band["high"] - min(1.0, 0.5 + half)) <= TOLERANCE
+    found.need(same, f"{place}: the chance band is 0.5 +- {half!r}")
+    found.need(item["rows"] == {"F": members, "G": others}, f"{place}: {members} members, {others} others")
+
+
+def _few(models: Models, item: Any, found: Finding, place: str) -> bool:
+    """Whether there are too few seeds for a distribution; then the value must be undefined."""
+    if min(len(models.of_role[role]) for role in ("unlearned", "oracle")) >= LEAST_SEEDS:
+        return False
+    found.need(isinstance(item["value"], dict), f"{place} has a value from fewer than {LEAST_SEEDS} seeds")
+    return True
+
+
+def _band(
+    statistic: Callable[[Array, Array], float],
+    sides: tuple[Array, Array],
+    item: Any,
+    found: Finding,
+    place: str,
+    *,
+    seed: int,
+    tolerance: float,
+) -> None:
+    """Central 95 % when the models change sides at random."""
+    models = np.vstack(sides)
+    random = np.random.default_rng(seed)
+    values = np.empty(RELABELLINGS)
+    for draw in range(RELABELLINGS):
+        order = random.permutation(len(models))
+        values[draw] = statistic(models[order[: len(sides[0])]], models[order[len(sides[0]) :]])
+    low, high = (numbers.Resampled(0.0, values, 2, 1.0).quantile(share) for share in (0.025, 0.975))
+    band = item["chance"]
+    told = (band["seed"], band["draws"], band["level"]) == (seed, RELABELLINGS, 0.95)
+    found.need(told, f"{place}: another seed, number of draws or level of the chance band")
+    same = abs(low - band["low"]) <= tolerance and abs(high - band["high"]) <= tolerance
+    found.need(same, f"{place}: the chance band is [{low!r}, {high!r}]")
+
+
+def _klom_value(first: Array, second: Array) -> float:
+    """Mean over rows of the divergence of 20-bin histograms, the last bin closed."""
+    both = np.vstack([first, second])
+    inner = np.linspace(both.min(axis=0), both.max(axis=0), 21)[1:-1]
+    flat = both.min(axis=0) == both.max(axis=0)
+    shares = []
+    for side in (first, second):
+        place = np.where(flat, 0, (side[None] >= inner[:, None]).sum(axis=0))
+        counts = np.array([(place == index).sum(axis=0) for index in range(20)])
+        shares.append((counts / len(side) + 1e-5) / (1 + 20e-5))
+    return float((shares[0] * np.log(shares[0] / shares[1])).sum(axis=0).mean())
+
+
+def _klom(models: Models, item: Any, found: Finding, place: str) -> None:
+    if _few(models, item, found, place):
+        return
+    for view in VIEWS:
+        sides = models.log_odds("unlearned", view), models.log_odds("oracle", view)
+        if view == "F":
+            _value(_klom_value(*sides), item, found, place, 1e-9)
+            _band(_klom_value, sides, item, found, place, seed=KLOM_SEED, tolerance=1e-9)
+        else:
+            again = _klom_value(*sides)
+            same = abs(again - item["beside"][f"on {view}"]) <= 1e-9
+            found.need(same, f"{place}: on {view} it is {again!r}")
+
+
+def _lira_value(first: Array, second: Array) -> float:
+    sides = (first, second)
+    scores: list[list[Array]] = [[], []]
+    for side in (0, 1):
+        for place in range(len(sides[side])):
+            logs = []
+            for other in (0, 1):
+                skip = place if other == side else place % len(sides[other])
+                kept = np.delete(sides[other], skip, axis=0)
+                spread = max(math.sqrt(float(kept.var(axis=0, ddof=1).mean())), 1e-6)
+                z = (sides[side][place] - kept.mean(axis=0)) / spread
+                logs.append(-0.5 * z * z - math.log(spread))
+            scores[side].append(logs[0] - logs[1])
+    return _area(np.concatenate(scores[0]), np.concatenate(scores[1]))
+
+
+def _lira(models: Models, item: Any, found: Finding, place: str) -> None:
+    if _few(models, item, found, place):
+        return
+    sides = models.log_odds("unlearned", "F"), models.log_odds("oracle", "F")
+    _value(_lira_value(*sides), item, found, place, RANK_TOLERANCE)
+    _band(_lira_value, sides, item, found, place, seed=LIRA_SEED, tolerance=RANK_TOLERANCE)
+
+
+_CHECKS: dict[str, Callable[[Models, Any, Finding, str], None]] = {
+    "klom": _klom,
+    "membership_auc": _membership,
+    "tow": _tow,
+    "u_lira": _lira,
+    "zrf": _zrf,
+}

@@ -1,0 +1,169 @@
+"""The audit of summaries: a sound folder passes, each wrong number fails its check."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_study_audit import edit, fails, reseal
+
+from vestige.study import audit_seeds
+from vestige.study.audit import CHECKS, run_check
+from vestige.study.audit_folder import Finding, Folder
+from vestige.study.plan import Plan
+from vestige.study.runner import Execution, run_study
+
+REPLICATION, POOLED, SEEDS = (f"summaries/{name}.json" for name in ("replication", "pooled", "seeds"))
+
+
+def view(value: Any, place: int = 0) -> Any:
+    return value["methods"][0]["views"][place]
+
+
+def difference(value: Any, across: str) -> Any:
+    return next(item for item in value["differences"] if item["across"] == across)
+
+
+def check(root: Path, name: str) -> Any:
+    return run_check(Folder(root), *next(item for item in CHECKS if item[0] == name))
+
+
+def test_sound_summaries_pass(confirmed_once: Path) -> None:
+    found = check(confirmed_once, "replication")
+    assert (found.status, found.findings) == ("passed", ())
+    assert int(found.detail.rsplit("(", 1)[1].split()[0]) > 200
+    found = check(confirmed_once, "seed-metrics")
+    assert (found.status, found.findings) == ("passed", ())
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        (REPLICATION, lambda v: view(v).update(estimate=view(v)["estimate"] + 1e-9)),
+        (REPLICATION, lambda v: view(v)["interval"].update(low=view(v)["interval"]["low"] + 1e-9)),
+        (REPLICATION, lambda v: view(v, 1)["interval"].update(high=1.0)),
+        (REPLICATION, lambda v: view(v)["interval"].update(seed=9)),
+        (REPLICATION, lambda v: view(v)["interval"].update(condition="nothing")),
+        (REPLICATION, lambda v: view(v)["left_out"].update({"seed 17": 0.0})),
+        (REPLICATION, lambda v: view(v)["left_out"].pop("bundle 01")),
+        (REPLICATION, lambda v: view(v)["cells"].pop()),
+        (REPLICATION, lambda v: view(v)["cells"][0].update(progress=0.123)),
+        (REPLICATION, lambda v: view(v)["cells"][0].update(units=3)),
+        (REPLICATION, lambda v: v["methods"][0].update(infeasible=["seed 1, bundle 01"])),
+        (REPLICATION, lambda v: v["methods"][0].update(decision={"undefined": "x"})),
+        (REPLICATION, lambda v: v["methods"].pop()),
+        (REPLICATION, lambda v: v.update(draws=99)),
+        (REPLICATION, lambda v: v["differences"].pop()),
+        (REPLICATION, lambda v: difference(v, "seed")["progress"].update(value=0.5)),
+        (REPLICATION, lambda v: difference(v, "seed")["gain"]["row"].update(low=-1.0)),
+        (REPLICATION, lambda v: difference(v, "seed")["progress"]["unit"].update(high=1.0)),
+        (REPLICATION, lambda v: difference(v, "bundle")["gain"].update(value=0.5)),
+        (
+            REPLICATION,
+            lambda v: difference(v, "bundle")["gain"].update(row=difference(v, "seed")["gain"]["row"]),
+        ),
+        (POOLED, lambda v: view(v).update(estimate=0.5)),
+        (POOLED, lambda v: view(v)["by_bundle"].update({"01": 0.5})),
+        (POOLED, lambda v: view(v).update(units=9)),
+        (POOLED, lambda v: view(v)["unit"].update(low=view(v)["unit"]["low"] - 1e-9)),
+        (POOLED, lambda v: view(v)["bundle"].update(high=view(v)["bundle"]["high"] + 1e-9)),
+        (POOLED, lambda v: view(v)["bundle"].update(kind="row bootstrap")),
+    ],
+)
+def test_a_wrong_number_of_the_replication_fails(
+    confirmed: Path, name: str, change: Callable[[Any], None]
+) -> None:
+    edit(confirmed, name, change)
+    assert fails(confirmed, "replication")
+    assert not fails(confirmed, "seed-metrics")
+
+
+@pytest.mark.parametrize("decision", ["replicates", "does not replicate", "infeasible cell(s)"])
+def test_only_the_right_decision_passes(confirmed: Path, decision: str) -> None:
+    changed: list[bool] = []
+
+    def change(value: Any) -> None:
+        changed.append(value["methods"][0]["decision"] != decision)
+        value["methods"][0]["decision"] = decision
+
+    edit(confirmed, REPLICATION, change)
+    assert fails(confirmed, "replication") == changed[0]
+
+
+@pytest.fixture(scope="module")
+def nine(
+    tmp_path_factory: pytest.TempPathFactory, make_plan: Callable[..., Plan], execution: Execution
+) -> Path:
+    """Nine seeds of one method, with untrained models."""
+    plan = make_plan(
+        seeds=list(range(17, 26)),
+        noise_seeds=[],
+        oracle_seeds=[],
+        seed_metrics=True,
+        methods=[{"method": "simnpo", "settings": {"epochs": 4, "learning_rate": 2e-4}}],
+    )
+    root = tmp_path_factory.mktemp("studies") / "nine"
+    run_study(plan, root, execution=execution)
+    return root
+
+
+def metric(value: Any, name: str) -> Any:
+    return value["methods"][0]["metrics"][name]
+
+
+def test_metrics_over_nine_seeds_pass(nine: Path) -> None:
+    found = check(nine, "seed-metrics")
+    assert (found.status, found.findings) == ("passed", ())
+    assert int(found.detail.rsplit("(", 1)[1].split()[0]) >= 15  # five values, two bands, the parts by seed
+
+
+@pytest.mark.parametrize("name", ["klom", "u_lira", "membership_auc", "tow", "zrf"])
+def test_a_wrong_metric_over_nine_seeds_fails(nine: Path, name: str) -> None:
+    folder = Folder(nine)
+    stored = metric(folder.json(SEEDS), name)
+    models = audit_seeds._models(folder, "SimNPO", "01")
+    changes: list[dict[str, Any]] = [{"value": stored["value"] + 1e-4}, {"value": {"undefined": "no rows"}}]
+    changes += {
+        "klom": [
+            {"beside": {**stored["beside"], "on R": 0.0}},
+            {"chance": {**(stored["chance"] or {}), "low": 0.0}},
+        ],
+        "u_lira": [{"chance": {**(stored["chance"] or {}), "high": 0.2}}],
+        "membership_auc": [
+            {"chance": {**(stored["chance"] or {}), "high": 0.99}},
+            {"rows": {"F": 1, "G": 2}},
+            {"by_seed": {**stored["by_seed"], "17": 0.123}},
+        ],
+        "tow": [{"by_seed": {**stored["by_seed"], "17": 0.123}}],
+        "zrf": [{"by_seed": {}}],
+    }[name]
+    for change in changes:
+        found = Finding()
+        audit_seeds._CHECKS[name](models, {**stored, **change}, found, name)
+        assert found.failed, change
+
+
+def test_a_missing_or_unknown_metric_is_found(confirmed: Path) -> None:
+    edit(confirmed, SEEDS, lambda v: v["methods"][0]["metrics"].update(glow=metric(v, "tow")))
+    assert check(confirmed, "seed-metrics").status == "not checked"
+    edit(confirmed, SEEDS, lambda v: v["methods"][0]["metrics"].pop("tow"))
+    assert fails(confirmed, "seed-metrics")
+    edit(confirmed, SEEDS, lambda v: v["methods"].pop())
+    assert fails(confirmed, "seed-metrics")
+
+
+def test_a_value_from_too_few_seeds_fails(confirmed: Path) -> None:
+    edit(confirmed, SEEDS, lambda v: metric(v, "klom").update(value=0.5))
+    assert fails(confirmed, "seed-metrics")
+
+
+def test_missing_summaries_are_said(confirmed: Path) -> None:
+    shutil.rmtree(confirmed / "summaries")
+    reseal(confirmed)
+    for name in ("replication", "seed-metrics"):
+        found = check(confirmed, name)
+        assert found.status == "not checked"
+        assert "interrupted run" in found.findings[0]
