@@ -54,7 +54,13 @@ def _hash_order(folder: Folder, found: Finding) -> None:
         found.need(request["granularity"] == kind, f"request {label} is no {kind} deletion")
     if kind == "example":  # Which rows there are to draw from is in the data set: see `data`.
         return
-    gate = folder.json("gates.json")["acquisition"][str(folder.primary_seed)]
+    if folder.has("drawing-gate.json"):
+        gate = folder.json("drawing-gate.json")["gate"]
+        found.need(asked.get("drawn_by") is not None, "a drawing gate that the plan does not name")
+        found.noted.append("the bundles were drawn by the acquisition gate of another model")
+    else:
+        gate = folder.json("gates.json")["acquisition"][str(folder.primary_seed)]
+        found.need(asked.get("drawn_by") is None, "no drawing gate, though the plan names one")
     ordered = _ordered([item["option"] for item in gate["classes"] if item["passed"]], plan["salt"])
     if kind == "association":
         first: dict[str, str] = {}

@@ -28,7 +28,9 @@ class DeletionPlan(Record):
     last bundle fewer when they run out), one of each parent. example: `share` (default 0.05) of the training
     rows. custom: one request, called `custom`, from `where` (`column=value`) or `row_ids`; g_rows: its unseen
     evaluation rows, where they are known (default: those whose nearest training row is deleted). reserved:
-    bundles whose hash alone is stored; nothing is ever trained or evaluated for them.
+    bundles whose hash alone is stored; nothing is ever trained or evaluated for them. drawn_by: another arm,
+    or a run folder, whose acquisition gate draws the bundles, so that models that differ (another rendering)
+    delete the same units; what this model's own gate says of them is recorded as exceptions.
     """
 
     granularity: Granularity = "class"
@@ -40,6 +42,7 @@ class DeletionPlan(Record):
     where: str | tuple[str, ...] | None = None
     row_ids: tuple[str, ...] | None = None
     g_rows: tuple[str, ...] | None = None
+    drawn_by: str | None = None
 
     @property
     def bundled(self) -> bool:
@@ -83,6 +86,13 @@ def check_deletion(deletion: DeletionPlan, subject: str) -> None:
                 f"none in {deletion.granularity} deletion",
                 "set share" if deletion.granularity == "example" else "remove the key",
             )
+    if deletion.drawn_by is not None and not deletion.gated:
+        raise InputError(
+            f"{subject}: drawn_by",
+            deletion.drawn_by,
+            f"none in {deletion.granularity} deletion, which has no acquisition gate",
+            "remove the key",
+        )
     if deletion.granularity == "custom":
         if len(given) != 1:
             raise InputError(

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
@@ -35,9 +36,12 @@ from vestige.deletion.requests import (
 from vestige.deletion.views import build_views
 from vestige.errors import InputError
 from vestige.seeds import digest
+from vestige.study.bundle_names import renamed
 from vestige.study.cells import Node, full_node, predictions_node
 from vestige.study.embedded import clusters_of, embeddings_node, stored_embed
+from vestige.study.frozen import taken
 from vestige.study.plan import CUSTOM_BUNDLE, DEVELOPMENT_BUNDLE
+from vestige.study.store import read_json
 
 if TYPE_CHECKING:
     from vestige.study.cells import Setting
@@ -62,6 +66,8 @@ __all__ = [
 ]
 
 COLUMNS = ("row_id", "view", "unit")
+DRAWING_GATE = "drawing-gate.json"
+"""The acquisition gate of another model that drew the bundles."""
 DEVELOPMENT, EVALUATION = "development", "evaluation"
 """Purposes of a request: tuning alone, or results."""
 
@@ -69,12 +75,14 @@ DEVELOPMENT, EVALUATION = "development", "evaluation"
 @dataclass(frozen=True)
 class Deletions:
     """Requests by bundle label. gate: at the primary seed, where there is one. plan: of the bundles, None for
-    custom deletion. held_out: rows of a custom request that tuning reads and its reported F leaves out."""
+    custom deletion. held_out: rows of a custom request that tuning reads and its reported F leaves out.
+    renamed: by label what to say where it stood for other units when settings were frozen."""
 
     requests: dict[str, DeletionRequest]
     gate: AcquisitionGate | None = None
     plan: BundlePlan | None = None
     held_out: tuple[str, ...] = field(default=(), repr=False)
+    renamed: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def tuning_bundle(setting: Setting) -> str:
@@ -236,7 +244,8 @@ def settle(
         tuned = any(entry.frozen for entry in setting.plan.methods)
         return Deletions({CUSTOM_BUNDLE: request}, held_out=tuning_rows(request) if tuned else ())
     gate = gates[setting.plan.primary] if deletion.gated else None
-    eligible = gate.eligible if gate is not None else tuple(_deletable(setting))
+    drawing = _drawing_gate(setting, store) if deletion.drawn_by is not None else gate
+    eligible = drawing.eligible if drawing is not None else tuple(_deletable(setting))
     if deletion.granularity == "association":
         eligible = one_per_parent(eligible, deletion.salt)
     plan = plan_bundles(
@@ -253,7 +262,34 @@ def settle(
         _write_request(store, request)
     if gate is not None:
         _write_gates(setting, store, gates, requests)
-    return Deletions(requests, gate, plan)
+    frozen = [taken(store, entry) for entry in setting.plan.methods if entry.frozen]
+    notes = {label: renamed(request, setting.data.sha256, frozen) for label, request in requests.items()}
+    return Deletions(requests, gate, plan, renamed=notes)
+
+
+def _drawing_gate(setting: Setting, store: Store) -> AcquisitionGate:
+    """The gate of the run folder that `drawn_by` names, kept here too. Raises InputError."""
+    folder = Path(str(setting.plan.deletion.drawn_by))
+    if store.has(DRAWING_GATE):
+        return AcquisitionGate.model_validate(store.json(DRAWING_GATE)["gate"])
+    if not (folder / "gates.json").is_file():
+        raise InputError(
+            "deletion: drawn_by",
+            f"no gates.json in {folder}",
+            "a run folder whose acquisition gate has been run, or an earlier arm",
+            "run it first",
+        )
+    other = read_json(folder / "data.json")
+    if other["sha256"] != setting.data.sha256:
+        raise InputError(
+            "deletion: drawn_by", f"{folder}, made on other data", "a run on the same data", "name another"
+        )
+    gates = read_json(folder / "gates.json")
+    gate = gates["acquisition"][str(gates["primary_seed"])]
+    store.write_once(
+        DRAWING_GATE, {"data": other["sha256"], "seed": gates["primary_seed"], "gate": gate}, "drawing gate"
+    )
+    return AcquisitionGate.model_validate(gate)
 
 
 def _drawn(setting: Setting, store: Store, label: str, plan: BundlePlan) -> DeletionRequest:
@@ -293,7 +329,7 @@ def _write_gates(
         found = [
             item.model_dump(mode="json")
             for seed, gate in sorted(gates.items())
-            if seed != setting.plan.primary
+            if seed != setting.plan.primary or store.has(DRAWING_GATE)
             for item in gate_exceptions(request, gate)
         ]
         exceptions[label] = found

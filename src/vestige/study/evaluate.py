@@ -155,8 +155,7 @@ def assess_cell(
     for label, node in present.items():
         tables[label] = table(node, label)
     made = assess(
-        name=f"{setting.plan.name}{f' / {setting.plan.arm}' if setting.plan.arm else ''}, bundle {cell.bundle}, seed {cell.seed}"
-        + (f", candidate set {cell.offer.name}" if cell.offer.options else ""),
+        name=_title(setting, cell),
         fulls=[table(node, _seeded("full", seed, cell)) for seed, node in fulls.items()],
         unlearned=tables,
         oracles=[table(node, _seeded("oracle", seed, cell)) for seed, node in oracles.items()],
@@ -187,6 +186,13 @@ def _beside_development(made: Assessment) -> None:
             source["held_out_s"] = value if isinstance(value, float) else value.model_dump()
 
 
+def _title(setting: Setting, cell: Cell) -> str:
+    """`study / arm, bundle 01, seed 17, candidate set S1`, what applies of it."""
+    study = " / ".join(part for part in (setting.plan.name, setting.plan.arm) if part)
+    under = f", candidate set {cell.offer.name}" if cell.offer.options else ""
+    return f"{study}, bundle {cell.bundle}, seed {cell.seed}{under}"
+
+
 def _utility(first: Assessment) -> dict[str, dict[str, float | Undefined]]:
     """Changes of retained accuracy and calibration of every model under test."""
     return {
@@ -209,7 +215,7 @@ def _seeded(role: str, seed: int, cell: Cell) -> str:
 def _exceptions(setting: Setting, store: Store, deletions: Deletions, cell: Cell) -> tuple[str, ...]:
     """What readers must know of the gates and of tuning, in sentences."""
     found = []
-    if cell.seed != setting.plan.primary and store.has("gates.json"):
+    if store.has("gates.json"):
         failed = [
             item
             for item in store.json("gates.json")["exceptions"].get(cell.bundle, [])
@@ -218,7 +224,7 @@ def _exceptions(setting: Setting, store: Store, deletions: Deletions, cell: Cell
         if failed:
             found.append(
                 f"{len(failed)} deleted unit(s) failed the acquisition gate at training seed {cell.seed}; "
-                f"they were chosen at seed {setting.plan.primary} and stay in: "
+                f"they were chosen {_chooser(setting)} and stay in: "
                 + ", ".join(f"{item['unit']} ({item['reason']})" for item in failed)
                 + "."
             )
@@ -227,14 +233,22 @@ def _exceptions(setting: Setting, store: Store, deletions: Deletions, cell: Cell
             f"{len(deletions.held_out)} deleted rows were read by tuning and are left out of F; "
             "settings were tuned on this request itself."
         )
+    found += deletions.renamed.get(cell.bundle, ())
     found += [f"{note[0].upper()}{note[1:]}." for note in deletions.requests[cell.bundle].notes]
     if setting.plan.scale:
         found.append(
             f"Run at scale {setting.plan.scale}: {len(setting.train_ids):,} training rows and "
-            f"{setting.model.model_dump().get('backbone', 'a small model')} stand in for the study's own data "
-            "and models; this is no reproduction of it."
+            f"{setting.model.model_dump().get('backbone', 'a small model')} stand in for the study's own "
+            "data and models; this is no reproduction of it."
         )
     return tuple(found)
+
+
+def _chooser(setting: Setting) -> str:
+    """Which gate drew the bundles, for a sentence."""
+    if setting.plan.deletion.drawn_by is not None:
+        return "by the gate of another model"
+    return f"at seed {setting.plan.primary}"
 
 
 def _provenance(

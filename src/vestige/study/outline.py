@@ -220,8 +220,8 @@ def _pace(setting: Setting, store: Store) -> Pace:
     seconds = 6 * parameters * tokens / flops
     return Pace(
         seconds,
-        f"{backbone}: {parameters / 1e6:,.0f} M parameters, about {tokens:.0f} tokens a row, options included, "
-        f"6 operations a parameter and token, {flops:.3g} operations a second (assumed, not measured)",
+        f"{backbone}: {parameters / 1e6:,.0f} M parameters, about {tokens:.0f} tokens a row with options, 6 "
+        f"operations a parameter and token, {flops:.3g} operations a second (assumed, not measured)",
     )
 
 

@@ -270,7 +270,7 @@ def run_all(
             between(name)
         others = tuple(other for other in folders.values() if other != folder and other.is_dir())
         result = run_study(
-            frozen_arm(plan, folder, folders[next(iter(folders))]),
+            _drawn_by(frozen_arm(plan, folder, folders[next(iter(folders))]), folders),
             folder,
             text=study.text,
             execution=replace(execution, reuse=(*others, *execution.reuse)),
@@ -289,6 +289,15 @@ def frozen_arm(plan: Plan, folder: Path, first: Path) -> Plan:
     if folder == first or (folder / FROZEN).is_file() or not (first / FROZEN).is_file():
         return plan
     return plan.model_copy(update={"methods": _frozen_from(plan, first / FROZEN)})
+
+
+def _drawn_by(plan: Plan, folders: Mapping[str, Path]) -> Plan:
+    """The plan with the run folder of the arm that draws its bundles."""
+    arm = plan.deletion.drawn_by
+    if arm not in folders:
+        return plan
+    deletion = plan.deletion.model_copy(update={"drawn_by": str(folders[str(arm)])})
+    return plan.model_copy(update={"deletion": deletion})
 
 
 def open_sweep(study: Study, root: Path) -> None:

@@ -17,7 +17,7 @@ from vestige.study.audit import audit_study
 from vestige.study.outline import outline_all
 from vestige.study.plan import Plan
 from vestige.study.runner import Execution, StudyResult, run_study
-from vestige.study.store import run_folders
+from vestige.study.store import refresh_manifest, run_folders
 from vestige.study.sweep import arm_folders, load_study, merge, run_all
 from vestige.study.verify import verify_cell
 
@@ -227,3 +227,40 @@ def test_the_sweep_file_lists_arms(write: Callable[..., Path], execution: Execut
     assert (value["arms"], value["scale"]) == (["first", "second"], "")
     with pytest.raises(InputError, match="name another --out"):
         run_all(load_study(write(name="others")), tmp_path / "run", execution=execution)
+
+
+def test_another_rendering_deletes_what_the_first_arm_drew(
+    write: Callable[..., Path], execution: Execution, tmp_path: Path
+) -> None:
+    arms = {
+        "a-semantic": {},
+        "b-opaque": {"rendering": "opaque", "map_seed": 0, "deletion": {"drawn_by": "a-semantic"}},
+    }
+    path = write(
+        arms=arms, seeds=[17], deletion={"units_per_bundle": 2, "bundles": ["01"]}, training={"epochs": 120}
+    )
+    result = run_all(load_study(path), tmp_path / "run", execution=execution)
+    one, other = result.assessments.values()
+    assert one.forgotten == other.forgotten
+    assert one.provenance["request"]["units"] == other.provenance["request"]["units"]
+    opaque = tmp_path / "run/arms/b-opaque"
+    report = audit_study(opaque)
+    assert report.passed
+    assert "drawn by the acquisition gate of another model" in report.check("requests").findings[0]
+    gate = json.loads((opaque / "drawing-gate.json").read_text())
+    gate["gate"]["classes"][0]["passed"] = not gate["gate"]["classes"][0]["passed"]
+    for item in gate["gate"]["classes"]:
+        item["passed"] = item["option"] not in one.forgotten
+    (opaque / "drawing-gate.json").write_text(json.dumps(gate))
+    refresh_manifest(opaque, "drawing-gate.json")
+    assert audit_study(opaque).check("requests").status == "failed"
+
+
+def test_bundles_cannot_be_drawn_by_a_folder_without_a_gate(
+    make_plan: Callable[..., Plan], execution: Execution, tmp_path: Path
+) -> None:
+    plan = make_plan(deletion={"units_per_bundle": 2, "bundles": ["01"], "drawn_by": str(tmp_path / "gone")})
+    with pytest.raises(InputError, match=r"drawn_by.*no gates.json"):
+        run_study(plan, tmp_path / "run", execution=execution)
+    with pytest.raises(InputError, match="has no acquisition gate"):
+        make_plan(deletion={"granularity": "example", "drawn_by": "x"})
