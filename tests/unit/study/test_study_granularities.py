@@ -22,6 +22,7 @@ from vestige.deletion.requests import DeletionRequest
 from vestige.errors import InputError
 from vestige.seeds import generator
 from vestige.study.audit import audit_study
+from vestige.study.bundle_names import differing_bundles
 from vestige.study.freeze import freeze_study
 from vestige.study.plan import Plan, parse_plan
 from vestige.study.runner import Execution, run_study
@@ -410,3 +411,29 @@ def test_a_result_of_a_reserved_bundle_stops_the_study(
         run_study(make(), association, execution=execution)
     reseal(association)
     assert fails(association, "reserved")
+
+
+def test_one_label_for_other_rows_is_said_across_folders_and_beside_results(
+    association_once: Path, tmp_path: Path, make: Callable[..., Plan], execution: Execution
+) -> None:
+    """Settings frozen in one study, used where another salt (as another model would) draws other clusters."""
+    plan = make(
+        stage="screening",
+        deletion={"granularity": "association", "units_per_bundle": 2, "salt": "other"},
+        noise_seeds=[],
+        methods=[{"method": "grad_ascent", "frozen": str(association_once / "frozen.json")}],
+    )
+    made = run_study(plan, tmp_path / "run", execution=execution).assessments["assessments/01-s17.json"]
+    (said,) = [caveat for caveat in made.caveats if caveat.startswith("Bundle 01 holds other units here")]
+    assert "frozen in" in said
+    assert request_of(tmp_path / "run", "01").units_sha256[:8] in said
+    (sentence,) = [
+        item
+        for item in differing_bundles({"a": association_once, "b": tmp_path / "run"})
+        if item.startswith("Bundle 01 of data, association deletion")
+    ]
+    assert "40 rows" in sentence
+    assert " in a; " in sentence
+    assert differing_bundles({"a": association_once, "again": association_once}) == ()
+    own = Assessment.model_validate_json((association_once / "assessments/01-s17.json").read_text())
+    assert not any("holds other units" in caveat for caveat in own.caveats)
