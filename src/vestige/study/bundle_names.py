@@ -51,7 +51,7 @@ def renamed(request: DeletionRequest, data_sha256: str, records: Iterable[Frozen
         if there not in (None, request.units_sha256):
             return (
                 f"Bundle {request.bundle} holds other units here ({request.units_sha256[:8]}) than in the "
-                f"study '{record.study}' that settings were frozen in ({str(there)[:8]}): eligibility depends "
-                "on the model. Compare results by the hash, not by the label.",
+                f"study '{record.study}' that settings were frozen in ({str(there)[:8]}): eligibility "
+                "depends on the model. Compare results by the hash, not by the label.",
             )
     return ()
