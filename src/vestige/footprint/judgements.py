@@ -149,7 +149,9 @@ class Adjacency(Record):
 
 class InjectionGates(Record):
     """Accuracies in [0, 1] on fictitious facts: base near chance, injected above 0.9 on both, the oracle
-    above 0.9 on A and near chance on F. Near chance: at most the 95 % binomial bound on guessing among four.
+    above 0.9 on A and near chance on F. Near chance: at most the 99 % binomial bound on guessing among four.
+
+    cloze: `base_f`, ... -> share of facts that the model writes by itself; shown, no gate.
     """
 
     chance: float
@@ -160,6 +162,7 @@ class InjectionGates(Record):
     injected_a: float
     oracle_f: float
     oracle_a: float
+    cloze: dict[str, float]
     took: bool
     failed: tuple[str, ...]
 
