@@ -12,25 +12,41 @@ from vestige.errors import InputError, did_you_mean, shown
 
 if TYPE_CHECKING:
     from vestige.contracts import Assessment
+    from vestige.report.paper import Paper
 
 __all__ = ["FORMATS", "app", "write_tables"]
 
 app = typer.Typer(add_completion=False)
 
 FORMATS = ("csv", "tex")
+FIGURES = ("svg",)
 
 
 @app.command()
 def report(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="Folder that a study or `compare --out` wrote, or one record."),
+        typer.Argument(
+            metavar="DIR", help="Folder that a study, a sweep or `compare --out` wrote, or one record."
+        ),
     ],
     html: Annotated[
-        bool, typer.Option("--html", help="Write report.html. The default without --tables.")
+        bool, typer.Option("--html", help="Write report.html. The default without --tables and --figures.")
     ] = False,
     tables: Annotated[
         str | None, typer.Option("--tables", help="Write tables: csv, tex, or both with a comma.")
+    ] = None,
+    figures: Annotated[
+        str | None, typer.Option("--figures", help="Write the numbered figures of a study: svg.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option("--only", help="Only these numbered tables and figures, such as S3,5.")
+    ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", help="Another run folder to read numbered tables and figures from; repeatable."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write to. Default: DIR itself.")
@@ -43,26 +59,62 @@ def report(
     """Write the report of a folder of results, read from its records: no model is loaded.
 
     The page is one file without scripts or network. Tables: verdicts and every measurement as CSV, the
-    verdict tables as LaTeX.
+    verdict tables as LaTeX; of a study also its numbered tables and figures, with an index of captions. A
+    folder may hold imported/KIND.csv with published numbers; they are marked.
     """
     from vestige.files import writable_folder
+    from vestige.report.consistency import contradictions
     from vestige.report.html import write_report
     from vestige.report.reader import read_assessments
     from vestige.study.store import refresh_manifest
 
-    formats = _formats(tables)
-    assessments = read_assessments(folder)
+    formats = _formats(tables, "--tables", FORMATS)
+    drawn = _formats(figures, "--figures", FIGURES)
+    _check_only(only)
+    paper = _paper(folder, beside or [], only, asked=bool(drawn) or only is not None)
+    assessments = [] if paper is not None and _imported_alone(folder) else read_assessments(folder)
     target = writable_folder(out or (folder.parent if folder.is_file() else folder))
+    for item in assessments:
+        for line in contradictions(item):
+            typer.echo(f"warning: {item.name}: {line}".encode("unicode_escape").decode(), err=True)
     written = []
-    if html or not formats:
-        written.append(write_report(assessments, target / "report.html", title=title))
-    written += write_tables(assessments, target / "tables", formats)
+    if html or not (formats or drawn):
+        written.append(write_report(assessments, target / "report.html", title=title, paper=paper))
+    if only is None and assessments:
+        written += write_tables(assessments, target / "tables", formats)
+    if paper is not None and (formats or drawn):
+        from vestige.report.paper import write_paper
+
+        written += write_paper(paper, target, tables=formats, figures=drawn)
     refresh_manifest(target, *(path.relative_to(target).as_posix() for path in written))
     if as_json:
         typer.echo(_record(assessments, written))
         return
     for path in written:
         typer.echo(f"Written: {path}")
+
+
+def _paper(folder: Path, beside: Sequence[Path], only: str | None, *, asked: bool) -> Paper | None:
+    """The numbered tables and figures: of a study, a sweep, or a folder with imported tables; of a comparison
+    or one record only when asked for."""
+    from vestige.report.paper import read_paper
+
+    study = any((folder / name).exists() for name in ("plan.json", "sweep.json", "imported"))
+    if folder.is_file() or not (study or beside or asked):
+        return None
+    return read_paper([folder, *beside], only)
+
+
+def _imported_alone(folder: Path) -> bool:
+    """Whether a folder holds imported tables and nothing that was measured."""
+    places = ("plan.json", "sweep.json", "assessment.json", "assessments")
+    return (folder / "imported").is_dir() and not any((folder / name).exists() for name in places)
+
+
+def _check_only(only: str | None) -> None:
+    from vestige.report.paper_index import chosen
+
+    chosen(only, ())
 
 
 def write_tables(assessments: Sequence[Assessment], folder: Path, formats: Sequence[str]) -> list[Path]:
@@ -87,13 +139,13 @@ def write_tables(assessments: Sequence[Assessment], folder: Path, formats: Seque
     return written
 
 
-def _formats(given: str | None) -> list[str]:
+def _formats(given: str | None, option: str, known: Sequence[str]) -> list[str]:
     found = [part.strip() for part in (given or "").split(",") if part.strip()]
     for name in found:
-        if name not in FORMATS:
-            raise InputError("--tables", shown(name), " or ".join(FORMATS), did_you_mean(name, FORMATS))
+        if name not in known:
+            raise InputError(option, shown(name), " or ".join(known), did_you_mean(name, known))
     if given is not None and not found:
-        raise InputError("--tables", "no format", " or ".join(FORMATS), "for example --tables csv,tex")
+        raise InputError(option, "no format", " or ".join(known), f"for example {option} {','.join(known)}")
     return found
 
 

@@ -15,6 +15,7 @@ from vestige.contracts import Assessment, Destination, ModelAssessment, Undefine
 from vestige.errors import InputError
 from vestige.files import write_text
 from vestige.report.caveats import SCOPE, caveats, shared_caveats
+from vestige.report.consistency import contradictions
 from vestige.report.figures import Panel, distance_panels, mass_panels, reliability_panel
 from vestige.report.measures import first_full, measure, unlearned_models, view_count
 from vestige.report.sentence import Verdict, verdict
@@ -37,12 +38,16 @@ from vestige.report.words import count, plain, short, styled, view_words
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from vestige.report.paper import Paper
+
 __all__ = ["render", "write_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _OPEN_VERDICTS = 3
 _OPEN_PANELS = 6
 _SMALLEST_FLOW = 0.01
+MOST_PARTS = 16
+"""Of more records than this, the page shows the overview, tables and figures, and no part of their own."""
 _OVERVIEW = (
     ("progress", "F", "distance closed"),
     ("progress", "G", "distance closed"),
@@ -60,21 +65,25 @@ _DECISIONS = {
 }
 
 
-def write_report(assessments: Sequence[Assessment], path: Path, *, title: str = "") -> Path:
+def write_report(
+    assessments: Sequence[Assessment], path: Path, *, title: str = "", paper: Paper | None = None
+) -> Path:
     """Write the page for these records to `path` and return it. The same records give the same bytes.
 
-    title: heading, default the name of the only record. Raises InputError for an empty list or a place that
-    cannot be written to.
+    title: heading, default the name of the only record. paper: numbered tables and figures of the same
+    folder, a section of the page. Raises InputError for nothing to show or a place that cannot be written to.
     """
-    write_text(path, render(assessments, title=title))
+    write_text(path, render(assessments, title=title, paper=paper))
     return path
 
 
-def render(assessments: Sequence[Assessment], *, title: str = "") -> str:
-    """The page as text. Raises InputError without a record."""
-    if not assessments:
+def render(assessments: Sequence[Assessment], *, title: str = "", paper: Paper | None = None) -> str:
+    """The page as text. Raises InputError without a record and without anything in `paper`."""
+    paper = paper if paper is not None and paper.present else None
+    if not assessments and paper is None:
         raise InputError("report", "no assessment", "at least one", "compare models or run a study first")
     heading = title or (assessments[0].name if len(assessments) == 1 else "What unlearning left behind")
+    shown_parts = len(assessments) <= MOST_PARTS
     parts = [
         _Part(assessment, f"a{position}", level=2 if len(assessments) == 1 else 3)
         for position, assessment in enumerate(assessments, start=1)
@@ -94,7 +103,9 @@ def render(assessments: Sequence[Assessment], *, title: str = "") -> str:
         ),
         title=short(heading, 120),
         parts=parts,
-        many=len(parts) > 1,
+        many=len(parts) != 1,
+        shown_parts=shown_parts,
+        paper=paper,
         shared=shared_caveats(assessments),
         scope=SCOPE,
         measures=definitions(assessments),
@@ -269,6 +280,10 @@ class _Part:
     @cached_property
     def caveats(self) -> tuple[str, ...]:
         return caveats(self.assessment)
+
+    @cached_property
+    def contradictions(self) -> tuple[str, ...]:
+        return tuple(short(line, 400) for line in contradictions(self.assessment))
 
     @property
     def no_oracle(self) -> bool:

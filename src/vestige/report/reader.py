@@ -1,4 +1,4 @@
-"""Find and read assessment records in a folder. Nothing else about a folder matters to a report."""
+"""Find and read assessment records in a folder: a run, a comparison, or a sweep with arms."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from vestige.contracts import Assessment
 from vestige.errors import InputError, shown
+from vestige.study.store import SWEEP, run_folders
 
 __all__ = ["assessment_files", "read_assessment", "read_assessments"]
 
@@ -17,7 +18,8 @@ _REMEDY = "make one with: vestige compare ... --out DIR, or vestige study run ST
 
 
 def assessment_files(folder: Path) -> list[Path]:
-    """The assessment records of `folder`: `assessment.json` and `assessments/*.json`, in natural order.
+    """The records of `folder`: `assessment.json` and `assessments/*.json`, in natural order; of a sweep, arm
+    by arm.
 
     `folder` may also be one record. Raises InputError when there is none.
     """
@@ -25,14 +27,23 @@ def assessment_files(folder: Path) -> list[Path]:
         return [folder]
     if not folder.is_dir():
         raise InputError(str(folder), "no such folder", "a folder that a run or a comparison wrote", _REMEDY)
-    single = folder / "assessment.json"
-    files = [single] if single.is_file() else []
-    files += sorted((folder / "assessments").glob("*.json"), key=_natural)
+    files = [path for part in _parts(folder) for path in _files(part)]
     if not files:
         raise InputError(
             str(folder), "no assessment.json and no assessments/*.json", "at least one of them", _REMEDY
         )
     return files
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The folder itself, or the arms of a sweep that have begun."""
+    return list(run_folders(folder).values()) if (folder / SWEEP).is_file() else [folder]
+
+
+def _files(folder: Path) -> list[Path]:
+    single = folder / "assessment.json"
+    files = [single] if single.is_file() else []
+    return files + sorted((folder / "assessments").glob("*.json"), key=_natural)
 
 
 def read_assessment(path: Path) -> Assessment:

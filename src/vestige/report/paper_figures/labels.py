@@ -251,7 +251,14 @@ def figure_s4(ledger: Ledger) -> PaperFigure:
         [
             (
                 name,
-                _pair_panel(rows, columns, key=f"s4-{place}", caption=name[:1].upper() + name[1:], axis=axis),
+                _pair_panel(
+                    rows,
+                    columns,
+                    key=f"s4-{place}",
+                    caption=name[:1].upper() + name[1:],
+                    axis=axis,
+                    log="mass" in name and _positive(rows, columns),
+                ),
             )
             for place, (name, columns, axis) in enumerate(parts)
         ],
