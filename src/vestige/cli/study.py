@@ -386,6 +386,8 @@ def _print_result(result: StudyRun) -> None:
         console.print(f"\n{assessment.name}")
         print_assessment(assessment)
         console.print(f"Record: {result.root / name}", soft_wrap=True)
+    for note in result.notes:
+        console.print(note)
     if result.assessments:
         console.print(f"Report: {result.root / 'report.html'}", soft_wrap=True)
 

@@ -18,6 +18,7 @@ from vestige.contracts import Assessment
 from vestige.data.intents import DatasetSpec
 from vestige.errors import InputError, did_you_mean, shown
 from vestige.files import writable_folder, write_text
+from vestige.study.bundle_names import differing_bundles
 from vestige.study.frozen import FROZEN
 from vestige.study.plan import LABEL, Plan, anchored, build_plan
 from vestige.study.pool import Failure, Reporter, Silent
@@ -59,11 +60,13 @@ class Study:
 
 @dataclass(frozen=True)
 class StudyRun:
-    """What running left. assessments: path below root -> record."""
+    """What running left. assessments: path below root -> record. notes: a sentence for each bundle label that
+    stands for different rows in different arms."""
 
     root: Path
     assessments: dict[str, Assessment]
     failures: tuple[Failure, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def load_study(
@@ -281,7 +284,7 @@ def run_all(
             path if place == "." else f"{place}/{path}": made for path, made in result.assessments.items()
         }
         failures += result.failures
-    return StudyRun(root, assessments, tuple(failures))
+    return StudyRun(root, assessments, tuple(failures), differing_bundles(folders))
 
 
 def frozen_arm(plan: Plan, folder: Path, first: Path) -> Plan:

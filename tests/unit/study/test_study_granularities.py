@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from bag_of_words import SPEC
 from test_study_audit import edit, fails, reseal
 
 from vestige.contracts import Assessment
@@ -26,6 +27,7 @@ from vestige.study.bundle_names import differing_bundles
 from vestige.study.freeze import freeze_study
 from vestige.study.plan import Plan, parse_plan
 from vestige.study.runner import Execution, run_study
+from vestige.study.sweep import load_study, run_all
 from vestige.study.tune import tune_study
 
 PARENTS = ("refund", "card", "login", "invoice", "delivery", "limit")
@@ -437,3 +439,26 @@ def test_one_label_for_other_rows_is_said_across_folders_and_beside_results(
     assert differing_bundles({"a": association_once, "again": association_once}) == ()
     own = Assessment.model_validate_json((association_once / "assessments/01-s17.json").read_text())
     assert not any("holds other units" in caveat for caveat in own.caveats)
+
+
+def test_arms_that_delete_other_rows_under_one_label_are_noted_and_share_vectors(
+    tmp_path: Path, themes: Path
+) -> None:
+    raw = {
+        "name": "arms",
+        "dataset": {"name": "files", "path": str(themes)},
+        "deletion": {"granularity": "association", "units_per_bundle": 2},
+        "methods": ["grad_ascent"],
+        "draws": 100,
+        "arms": {"one": {}, "two": {"deletion": {"salt": "other"}}},
+    }
+    path = tmp_path / "arms.yaml"
+    path.write_text(yaml.safe_dump(raw))
+    made = run_all(load_study(path), tmp_path / "out", execution=Execution(jobs=2, backend=SPEC))
+    assert len(made.notes) == 1
+    assert made.notes[0].startswith("Bundle 01 of data, association deletion, stands for different rows")
+    stored = [
+        item.stat().st_ino for item in (tmp_path / "out").glob("arms/*/nodes/embeddings-*/vectors.parquet")
+    ]
+    assert len(stored) == 2
+    assert len(set(stored)) == 1
