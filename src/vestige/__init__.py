@@ -1,7 +1,7 @@
 """vestige measures what machine unlearning leaves behind.
 
-`compare` gives the verdict on models' probabilities; the records it returns have `.to_frame()`, `.to_json()`
-and a notebook display. Nothing heavy is imported before it is used.
+`compare` gives the verdict on models' probabilities, `footprint` what moved inside a language model; their
+records have `.to_frame()`, `.to_json()` and a notebook display. Nothing heavy is imported before it is used.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _WHERE = {
     "Undefined": "vestige.contracts",
     "VestigeError": "vestige.errors",
     "compare": "vestige.study.compare",
+    "footprint": "vestige",
     "predictions_from_arrays": "vestige.decision.predictions",
     "read_predictions": "vestige.decision.predictions",
 }
@@ -35,6 +36,7 @@ __all__ = [
     "VestigeError",
     "__version__",
     "compare",
+    "footprint",
     "predictions_from_arrays",
     "read_predictions",
 ]
@@ -45,6 +47,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'vestige' has no attribute '{name}'")
     import importlib
 
+    if name == "footprint":  # a package that can be called
+        return importlib.import_module("vestige.footprint")
     value = getattr(importlib.import_module(_WHERE[name]), name)
     globals()[name] = value
     return value

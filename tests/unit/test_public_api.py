@@ -17,6 +17,7 @@ EXPORTED = {
     "VestigeError",
     "__version__",
     "compare",
+    "footprint",
     "predictions_from_arrays",
     "read_predictions",
 }

@@ -33,6 +33,9 @@ VERBS: dict[str, Verb] = {
     ),
     "compare": Verb("vestige.cli.compare", "Compare prediction files: full, unlearned and retrained models."),
     "study": Verb("vestige.cli.study", "Run, tune, freeze, check and audit planned studies."),
+    "footprint": Verb(
+        "vestige.cli.footprint", "Measure what unlearning moved inside a causal language model, and where."
+    ),
     "attack": Verb("vestige.cli.attack", "Attack unlearned models: recovery by fine-tuning, fresh heads."),
     "report": Verb("vestige.cli.report", "Write the report of a folder of results again."),
     "list": Verb("vestige.cli.list_", "List methods, metrics, attacks, models or data sets."),

@@ -162,8 +162,8 @@ class CorpusFootprint(Record):
 
     fisher: CoFi. hessian: CHess. hessian_floor: shift between two probe seeds of the base, which shared
     probes do not remove for changed models. fisher_linear: on the linear scale, never mixed with the
-    thresholds. layers, projections, modules: of the Fisher shift; modules holds every matrix, most shifted first.
-    documents: the most shifted, by absolute shift.
+    thresholds. layers, projections, modules: of the Fisher shift; modules holds every matrix, most shifted
+    first. documents: the most shifted, by absolute shift.
     """
 
     corpus: str

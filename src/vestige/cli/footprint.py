@@ -1,0 +1,239 @@
+"""`vestige footprint`: what unlearning moved inside a causal language model, and whether there alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vestige.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from vestige.footprint.records import FootprintRecord, FootprintSettings
+
+__all__ = ["app", "print_footprint"]
+
+app = typer.Typer(add_completion=False)
+
+QUICK = {"units": 20, "max_length": 256, "hessian_length": 128, "probes": 1, "perplexity_tokens": 5_000}
+"""What `--quick` samples instead."""
+
+
+@app.callback(invoke_without_command=True)
+def footprint(
+    context: typer.Context,
+    base: Annotated[
+        str | None,
+        typer.Option("--base", help="Model before unlearning: folder, wheel, GGUF or hub id."),
+    ] = None,
+    unlearned: Annotated[
+        list[str] | None,
+        typer.Option("--unlearned", help="Unlearned model or adapter, or LABEL=MODEL. Repeatable."),
+    ] = None,
+    oracle: Annotated[
+        str | None, typer.Option("--oracle", help="Model retrained without the forget text, or its adapter.")
+    ] = None,
+    forget: Annotated[
+        list[str] | None, typer.Option("--forget", help="Text to be removed: NAME=FILE or FILE. Repeatable.")
+    ] = None,
+    adjacent: Annotated[
+        list[str] | None, typer.Option("--adjacent", help="Text of the same domain to be kept. Repeatable.")
+    ] = None,
+    generic: Annotated[
+        list[str] | None, typer.Option("--generic", help="Other text that should not move. Repeatable.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for footprint.json and cache.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option("--cache", help="Folder for diagonals that several runs share.")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option("--preset", help="default, or triage: the published batch-mean estimator.")
+    ] = "default",
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Also the calibrated class: about 60 more passes.")
+    ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="A smaller sample: " + ", ".join(f"{k} {v}" for k, v in QUICK.items())),
+    ] = False,
+    subspace: Annotated[str, typer.Option("--subspace", help="both, attention or ffn.")] = "both",
+    scale: Annotated[str, typer.Option("--scale", help="log, or linear (without a class).")] = "log",
+    reduction: Annotated[str, typer.Option("--reduction", help="A sequence's loss: mean or sum.")] = "mean",
+    dtype: Annotated[
+        str,
+        typer.Option("--dtype", help="float32, bfloat16, float16, float64: all are cast to it."),
+    ] = "float32",
+    units: Annotated[int | None, typer.Option("--units", min=1, help="Units of a subset (200).")] = None,
+    max_length: Annotated[int | None, typer.Option("--max-length", min=2, help="Tokens (1024).")] = None,
+    probes: Annotated[
+        int | None, typer.Option("--probes", min=0, help="Hessian probes (4); 0 leaves it out.")
+    ] = None,
+    hessian: Annotated[str, typer.Option("--hessian", help="hvp or finite_difference.")] = "hvp",
+    length_matched: Annotated[
+        bool, typer.Option("--length-matched", help="Cut units so that all corpora have the same lengths.")
+    ] = False,
+    chat_template: Annotated[
+        bool, typer.Option("--chat-template", help="Text through the tokenizer's chat template.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Of samples and probes.")] = 17,
+    device: Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1 ...")] = None,
+    four_bit: Annotated[
+        bool, typer.Option("--four-bit", help="Store both models in 4 bits and dequantise them.")
+    ] = False,
+    checkpointing: Annotated[
+        bool, typer.Option("--checkpointing", help="Less memory, one more forward pass.")
+    ] = False,
+    batch_tokens: Annotated[int, typer.Option("--batch-tokens", min=1, help="Tokens of one pass.")] = 4096,
+    retained_text: Annotated[
+        str, typer.Option("--retained-text", help="What the method retained on while unlearning.")
+    ] = "",
+    statement: Annotated[
+        str, typer.Option("--statement", help="Why forget and adjacent text have disjoint scopes.")
+    ] = "",
+    base_accuracy: Annotated[
+        str | None, typer.Option("--base-accuracy", help="On adjacent questions: a number or a JSONL file.")
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="Name of the footprint.")] = "footprint",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record and nothing else.")] = False,
+) -> None:
+    """Where an unlearned language model differs from its base: on the forgotten text, beside it, everywhere.
+
+    Measures the relative shift of the Fisher (CoFi) and Hessian (CHess) diagonals of the attention and
+    feed-forward weights on text to be forgotten, adjacent text and generic text. The same command again takes
+    from --out what is finished. Several GPUs: accelerate launch --no_python vestige footprint ...
+    """
+    if context.invoked_subcommand is not None:
+        return
+    for option, given in (
+        ("--base", base),
+        ("--unlearned", unlearned),
+        ("--forget", forget),
+        ("--generic", generic),
+    ):
+        if not given:
+            raise InputError(option, "nothing", "a value", "see vestige footprint --help")
+    settings = _settings(
+        preset=preset,
+        quick=quick,
+        given={"units": units, "max_length": max_length, "probes": probes},
+        calibrate=calibrate,
+        subspace=subspace,
+        scale=scale,
+        reduction=reduction,
+        dtype=dtype,
+        hessian=hessian,
+        length_matched=length_matched,
+        text="chat" if chat_template else "plain",
+        seed=seed,
+        retained_text=retained_text,
+        statement=statement,
+    )
+    from vestige.cli.console import Progress
+    from vestige.errors import MissingDependency
+
+    try:
+        from vestige.footprint.run import Quiet
+        from vestige.footprint.run import footprint as measure
+        from vestige.footprint.texts import named_paths
+        from vestige.footprint.world import launched
+    except ImportError as error:
+        raise MissingDependency(error.name or "torch", "train", "vestige footprint") from None
+    with launched() as world, Progress(1.0) as progress:
+        record = measure(
+            base=str(base),
+            unlearned=_labelled(unlearned or []),
+            oracle=oracle,
+            forget=named_paths(forget or [], "forget"),
+            adjacent=named_paths(adjacent or [], "adjacent"),
+            generic=named_paths(generic or [], "generic"),
+            settings=settings,
+            out=out,
+            cache=cache,
+            name=name,
+            device=device,
+            four_bit=four_bit,
+            base_accuracy=base_accuracy,
+            batch_tokens=batch_tokens,
+            checkpointing=checkpointing,
+            world=world,
+            watcher=progress if world.leads else Quiet(),
+        )
+    if not world.leads:
+        return
+    if as_json:
+        typer.echo(record.to_json())
+    else:
+        print_footprint(record)
+        if out is not None:
+            typer.echo(f"Record: {out / 'footprint.json'}")
+
+
+_CHOICES = {
+    "preset": ("default", "triage"),
+    "subspace": ("both", "attention", "ffn"),
+    "scale": ("log", "linear"),
+    "reduction": ("mean", "sum"),
+    "dtype": ("float32", "bfloat16", "float16", "float64"),
+    "hessian": ("hvp", "finite_difference"),
+}
+
+
+def _settings(*, preset: str, quick: bool, given: dict[str, int | None], **rest: Any) -> FootprintSettings:
+    """The settings of a command line: preset, then --quick, then what was named."""
+    from vestige.footprint.records import FootprintSettings
+
+    for option, choices in _CHOICES.items():
+        value = {**rest, "preset": preset}[option]
+        if value not in choices:
+            raise InputError(
+                f"--{option}", f"'{value}'", f"one of {', '.join(choices)}", did_you_mean(value, choices)
+            )
+    chosen: dict[str, Any] = {"preset": preset, "quick": quick, **rest}
+    if preset == "triage":
+        chosen["estimator"] = "batch-mean"
+    if quick:
+        chosen |= QUICK
+    chosen |= {key: value for key, value in given.items() if value is not None}
+    return FootprintSettings(**chosen)
+
+
+def _labelled(values: list[str]) -> dict[str, str] | list[str]:
+    """`LABEL=MODEL` values by label, or plain ones as they are; the two can be mixed."""
+    found: dict[str, str] = {}
+    for value in values:
+        label, mark, model = value.partition("=")
+        if not mark or Path(value).exists():
+            label, model = Path(value).name or value, value
+        number, own = 2, label
+        while label in found:
+            label, number = f"{own} ({number})", number + 1
+        found[label] = model
+    return found
+
+
+def print_footprint(record: FootprintRecord) -> None:
+    """The first line of each checkpoint, the table of shifts, classes and caveats, on standard output."""
+    from rich.table import Table
+
+    from vestige.cli.console import output, paragraph
+    from vestige.footprint.tables import HEADER, corpus_rows, headline, summary_lines
+
+    console = output()
+    for checkpoint in record.checkpoints:
+        paragraph(console, headline(record, checkpoint))
+    table = Table(
+        title=f"{record.name}: shift of {record.parameters:,} weights in {record.layers} layers",
+        title_justify="left",
+    )
+    for text in HEADER:
+        table.add_column(text, overflow="fold")
+    for row in corpus_rows(record):
+        table.add_row(*row)
+    console.print(table)
+    paragraph(console, f"±: t-based 95 % over subsets; {record.condition}.")
+    for line in summary_lines(record):
+        paragraph(console, line)
+    paragraph(console, "\nCaveats")
+    for line in record.caveats:
+        paragraph(console, f"- {line}")

@@ -1,0 +1,460 @@
+"""From models and texts to a footprint's record: the base measured once, every checkpoint against it."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+import vestige
+from vestige.contracts import Undefined
+from vestige.data.corpora import Corpus, Sample
+from vestige.errors import InputError
+from vestige.files import writable_folder, write_text
+from vestige.footprint.assemble import checkpoint_footprint, corpus_footprint, standing_caveats, untested
+from vestige.footprint.cache import Cache, StoredDiagonals
+from vestige.footprint.costs import Estimate, estimate
+from vestige.footprint.judgements import Adjacency, CalibratedClass, CalibrationSettings
+from vestige.footprint.measure import Comparison, Meter, Subset
+from vestige.footprint.perplexity import Perplexity
+from vestige.footprint.records import (
+    CheckpointFootprint,
+    CheckpointRole,
+    CorpusFootprint,
+    CostRecord,
+    FootprintRecord,
+    FootprintSettings,
+)
+from vestige.footprint.shifts import Sums
+from vestige.footprint.texts import Source, corpora_of, corpus_records, samples_of, warnings_of
+from vestige.footprint.world import World
+from vestige.models.adapters import is_adapter
+from vestige.models.backbones import resolve_backbone
+from vestige.models.causal_lm import LanguageModel, check_comparable, load_language_model
+from vestige.models.projections import layer_modules, target_parameters
+
+__all__ = ["Quiet", "Watcher", "footprint"]
+
+ModelSource = str | Path | LanguageModel
+
+
+class Watcher(Protocol):
+    """Who is told how far the work is. `vestige.cli.console.Progress` is one."""
+
+    total: float
+
+    def stage(self, text: str) -> None: ...
+    def advance(self, amount: float = 1.0) -> None: ...
+    def say(self, text: str) -> None: ...
+
+
+class Quiet:
+    """Says nothing."""
+
+    total = 0.0
+
+    def stage(self, text: str) -> None:
+        """Nothing."""
+
+    def advance(self, amount: float = 1.0) -> None:
+        """Nothing."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True)
+class _Checkpoint:
+    """A model to compare with the base; opened when its turn comes."""
+
+    label: str
+    role: CheckpointRole
+    open: Callable[[], LanguageModel]
+
+
+def footprint(
+    *,
+    base: ModelSource,
+    unlearned: Sequence[ModelSource] | Mapping[str, ModelSource] | ModelSource,
+    forget: Mapping[str, Source] | Source,
+    generic: Mapping[str, Source] | Source,
+    adjacent: Mapping[str, Source] | Source | None = None,
+    oracle: ModelSource | None = None,
+    settings: FootprintSettings | None = None,
+    out: str | Path | None = None,
+    cache: str | Path | None = None,
+    name: str = "footprint",
+    device: str | None = None,
+    revision: str | None = None,
+    four_bit: bool = False,
+    base_accuracy: str | None = None,
+    batch_tokens: int = 4096,
+    checkpointing: bool = False,
+    max_bytes: int | None = None,
+    world: World | None = None,
+    watcher: Watcher | None = None,
+) -> FootprintRecord:
+    """The footprint of unlearned checkpoints on forget, adjacent and generic text.
+
+    base, unlearned, oracle: folders, adapter folders, wheels, GGUF files, hub ids, or `LanguageModel`s;
+    several unlearned ones as a list or label -> model. forget, adjacent, generic: name -> file or `Corpus`,
+    or one of them. out: folder for footprint.json. cache: folder for diagonals (default: `cache` in out, else
+    a temporary one); the same call again takes from it what is there. batch_tokens, checkpointing, max_bytes:
+    memory and time alone. Raises InputError in one line.
+    """
+    settings = settings or FootprintSettings()
+    world, watcher = world or World(), watcher or Quiet()
+    started = time.monotonic()
+    corpora = corpora_of(_named(forget, "forget"), _named(adjacent, "adjacent"), _named(generic, "generic"))
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if out is not None:
+        writable_folder(Path(out))
+    _resolvable(base, *_listed(unlearned).values(), *([oracle] if oracle is not None else []))
+
+    def opened(source: ModelSource, label: str | None, on: LanguageModel | None) -> LanguageModel:
+        if isinstance(source, LanguageModel):
+            return source
+        return load_language_model(
+            str(source),
+            dtype=settings.dtype,
+            revision=revision if on is None else None,
+            base=on,
+            label=label,
+            device=device,
+            four_bit=four_bit and not is_adapter(str(source)),
+        )
+
+    watcher.stage("reading the models")
+    first = opened(base, None, None)
+    if not first.weight_change:
+        raise InputError(
+            "--base", "a prompt encoder", "a model with weights of its own", "name the base model"
+        )
+    checkpoints = _checkpoints(unlearned, oracle, first, opened)
+    kept = _checked(first, checkpoints, settings)
+    targets = target_parameters(first.model, settings.subspace)
+    samples = samples_of(corpora, first.tokenizer, settings)
+    expected = estimate(
+        settings,
+        lengths={n: [[len(u.ids) for u in part] for part in s.subsets] for n, s in samples.items()},
+        checkpoints=len(checkpoints),
+        weight_changes=sum(changes for changes in kept.values()),
+        parameters=sum(value.numel() for value in targets.values()),
+        wide=settings.dtype == "float64",
+    )
+    with _folder(cache, out) as folder:
+        run = _Run(
+            settings=settings,
+            meter=Meter(
+                settings=settings,
+                cache=Cache(folder, world),
+                world=world,
+                batch_tokens=batch_tokens,
+                checkpointing=checkpointing,
+                max_bytes=max_bytes,
+                advance=lambda kind, tokens: watcher.advance(expected.weights[kind] * tokens / world.size),
+            ),
+            base=first,
+            corpora=corpora,
+            samples=samples,
+            watcher=watcher,
+            folder=folder,
+        )
+        records = corpus_records(corpora, samples, settings)
+        warnings = warnings_of(corpora)
+        for line in (*warnings, *(f"{record.name}: {note}" for record in records for note in record.notes)):
+            watcher.say(f"note: {line}")
+        pilot = run.pilot()
+        watcher.total = expected.work
+        watcher.say(expected.line(expected.seconds(pilot, world.size)))
+        run.measure_base()
+        measured = [run.measure(checkpoint, kept[checkpoint.label]) for checkpoint in checkpoints]
+        record = FootprintRecord(
+            name=name,
+            settings=settings,
+            base=first.record,
+            parameters=sum(value.numel() for value in targets.values()),
+            layers=len(layer_modules(first.model)),
+            corpora=records,
+            checkpoints=tuple(measured),
+            adjacency=run.adjacency(base_accuracy),
+            cost=_cost(run, expected, device, time.monotonic() - started),
+            caveats=(*warnings, *standing_caveats(settings, records, measured)),
+            not_tested=untested(settings, corpora, measured, has_oracle=oracle is not None),
+            condition=(
+                f"{settings.subsets} seeded subsets of text (seed {settings.seed}), one training run of each "
+                "model: sampling of text alone, no training variance"
+            ),
+            provenance={
+                "vestige": vestige.__version__,
+                "torch": torch.__version__,
+                "seed": settings.seed,
+            },
+        )
+    if out is not None and world.leads:
+        write_text(Path(out) / "footprint.json", record.to_json() + "\n")
+    return record
+
+
+@dataclass
+class _Run:
+    """What all parts of one run read, and what was measured of the base."""
+
+    settings: FootprintSettings
+    meter: Meter
+    base: LanguageModel
+    corpora: Mapping[str, Corpus]
+    samples: Mapping[str, Sample]
+    watcher: Watcher
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.subsets = {
+            name: [Subset(name, k, units) for k, units in enumerate(sample.subsets)]
+            for name, sample in self.samples.items()
+        }
+        self.seconds: dict[str, float] = {}
+        self.floors: dict[str, list[Sums]] = {}
+        self.perplexities: dict[str, list[Perplexity]] = {}
+
+    def pilot(self) -> float:
+        """Tokens forward and backward per second, from one short batch."""
+        units = sorted(next(iter(self.samples.values())).subsets[0], key=lambda unit: len(unit.ids))
+        some = units[len(units) // 2 :][:2]
+        alone = Meter(self.settings, self.meter.cache, World(), self.meter.batch_tokens)
+        alone.fisher_now(self.base.model, some[:1])  # the first pass of a process is slow
+        begin = time.monotonic()
+        alone.fisher_now(self.base.model, some)
+        return sum(len(unit.ids) for unit in some) / max(time.monotonic() - begin, 1e-6)
+
+    def measure_base(self) -> None:
+        """Everything of the base, into the cache; its own Hessian floor."""
+        with self._timed("base"):
+            for name, subsets in self.subsets.items():
+                self.watcher.stage(f"base on {name}")
+                for subset in subsets:
+                    self.meter.fisher(self.base, subset)
+                self.floors[name] = [
+                    self._hessian_floor(subset) for subset in subsets if self.settings.probes
+                ]
+                self.perplexities[name] = [
+                    self.meter.perplexity(self.base, subset)
+                    for subset in subsets
+                    if self.settings.perplexity_tokens
+                ]
+
+    def _hessian_floor(self, subset: Subset) -> Sums:
+        seed = self.settings.seed
+        for probes in (seed, seed + 1):
+            self.meter.hessian(self.base, subset, seed=probes)
+        return self.meter.hessian_sums(self.base, self.base, subset, (seed, seed + 1), again=True)
+
+    def measure(self, checkpoint: _Checkpoint, weight_change: bool) -> CheckpointFootprint:
+        """One checkpoint on every corpus."""
+        after = checkpoint.open()
+        parts: list[CorpusFootprint] = []
+        with self._timed(checkpoint.label):
+            for name, subsets in self.subsets.items():
+                self.watcher.stage(f"{checkpoint.label} on {name}")
+                comparisons: list[Comparison] = []
+                hessians: list[Sums] = []
+                seed = self.settings.seed
+                for subset in subsets:
+                    if weight_change:
+                        keep = self.settings.calibrate and subset.number == 0
+                        comparisons.append(self.meter.compare(self.base, after, subset, keep=keep))
+                    if weight_change and self.settings.probes:
+                        hessians.append(self.meter.hessian_sums(self.base, after, subset, (seed, seed)))
+                perplexities = [
+                    self.meter.perplexity(after, subset)
+                    for subset in subsets
+                    if self.settings.perplexity_tokens
+                ]
+                parts.append(
+                    corpus_footprint(
+                        self.corpora[name],
+                        self.samples[name],
+                        comparisons=comparisons,
+                        hessians=hessians,
+                        floors=self.floors[name],
+                        perplexities=(self.perplexities[name], perplexities),
+                        settings=self.settings,
+                    )
+                )
+        return checkpoint_footprint(
+            label=checkpoint.label,
+            role=checkpoint.role,
+            model=after.record,
+            corpora=parts,
+            settings=self.settings,
+            calibrated=self._calibrated(checkpoint, after) if weight_change else None,
+        )
+
+    def _calibrated(self, checkpoint: _Checkpoint, after: LanguageModel) -> CalibratedClass | Undefined:
+        s = self.settings
+        if not s.calibrate:
+            return Undefined(undefined="not computed: give --calibrate")
+        from vestige.footprint.calibration import calibrate
+
+        first = {name: subsets[0] for name, subsets in self.subsets.items()}
+        tokens = sum(subset.tokens for subset in first.values())
+        done = 0.0
+
+        def advance(text: str, share: float) -> None:
+            nonlocal done
+            self.watcher.stage(f"{checkpoint.label}: {text}")
+            self.meter.advance(
+                "calibration", (share - done) * tokens * (s.noise_copies + s.reference_changes)
+            )
+            done = share
+
+        with self._timed(f"{checkpoint.label}, calibration"):
+            return calibrate(
+                base=self.base,
+                after=after,
+                subspace=s.subspace,
+                samples={name: subset.units for name, subset in first.items()},
+                roles={name: corpus.role for name, corpus in self.corpora.items()},
+                fisher=self.meter.fisher_now,
+                base_fisher=self._stored(self.base),
+                after_fisher=self._stored(after),
+                settings=CalibrationSettings(
+                    copies=s.noise_copies, references=s.reference_changes, seed=s.seed
+                ),
+                progress=advance,
+                world=self.meter.world,
+                cache=self.folder,
+            )
+
+    def adjacency(self, base_accuracy: str | None) -> Adjacency | Undefined:
+        """Whether the adjacent corpus is one, by its texts and the base."""
+        if not any(corpus.role == "adjacent" for corpus in self.corpora.values()):
+            return Undefined(undefined="no adjacent corpus")
+        from vestige.footprint.adjacency import adjacency
+
+        self.watcher.stage("adjacent corpus")
+        with self._timed("adjacency"):
+            return adjacency(
+                corpora=self.corpora,
+                base_fisher=self._stored(self.base),
+                base_log10_ppl={
+                    name: math.fsum(part.log10 for part in found) / len(found)
+                    for name, found in self.perplexities.items()
+                    if found
+                },
+                model=self.base,
+                base_accuracy=base_accuracy,
+                statement=self.settings.statement or None,
+            )
+
+    def _stored(self, model: LanguageModel) -> StoredDiagonals:
+        def read(subset: Subset) -> Callable[[], Any]:
+            return lambda: self.meter.fisher(model, subset, again=True)
+
+        return StoredDiagonals({name: read(subsets[0]) for name, subsets in self.subsets.items()})
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        begin = time.monotonic()
+        yield
+        self.seconds[part] = round(time.monotonic() - begin, 3)
+
+
+def _named(source: Mapping[str, Source] | Source | None, role: str) -> Mapping[str, Source]:
+    if source is None:
+        return {}
+    return source if isinstance(source, Mapping) else {role: source}
+
+
+def _listed(
+    models: Sequence[ModelSource] | Mapping[str, ModelSource] | ModelSource,
+) -> dict[str, ModelSource]:
+    """Label -> model; labels are folder names, numbered where they repeat."""
+    if isinstance(models, Mapping):
+        return dict(models)
+    listed = [models] if isinstance(models, str | Path | LanguageModel) else list(models)
+    if not listed:
+        raise InputError("--unlearned", "no model", "at least one", "give --unlearned DIR")
+    found: dict[str, ModelSource] = {}
+    for model in listed:
+        own = model.record.label if isinstance(model, LanguageModel) else Path(str(model)).name or str(model)
+        label, number = own, 2
+        while label in found:
+            label, number = f"{own} ({number})", number + 1
+        found[label] = model
+    return found
+
+
+def _resolvable(*models: ModelSource) -> None:
+    """Raise InputError for a name that is no model, before anything is loaded."""
+    for model in models:
+        if not isinstance(model, LanguageModel) and not is_adapter(str(model)):
+            resolve_backbone(str(model))
+
+
+def _checkpoints(
+    unlearned: Sequence[ModelSource] | Mapping[str, ModelSource] | ModelSource,
+    oracle: ModelSource | None,
+    base: LanguageModel,
+    opened: Callable[[ModelSource, str | None, LanguageModel | None], LanguageModel],
+) -> list[_Checkpoint]:
+    def made(label: str, role: CheckpointRole, source: ModelSource) -> _Checkpoint:
+        return _Checkpoint(label, role, lambda: opened(source, label, base))
+
+    found = [made(label, "unlearned", source) for label, source in _listed(unlearned).items()]
+    if oracle is not None:
+        label = "oracle" if all(item.label != "oracle" for item in found) else "oracle (retrained)"
+        found.append(made(label, "oracle", oracle))
+    return found
+
+
+def _checked(
+    base: LanguageModel, checkpoints: Sequence[_Checkpoint], settings: FootprintSettings
+) -> dict[str, bool]:
+    """Open each checkpoint once, so that one that does not fit is refused before the long work; whether its
+    weights change."""
+    found = {}
+    for checkpoint in checkpoints:
+        model = checkpoint.open()
+        check_comparable(base, model)
+        if model.record.dtype != base.record.dtype:
+            raise InputError(
+                f"model '{checkpoint.label}'",
+                f"dtype {model.record.dtype}",
+                f"{base.record.dtype}, as the base",
+                "measure both in one dtype",
+            )
+        if model.weight_change:
+            target_parameters(model.model, settings.subspace)
+        found[checkpoint.label] = model.weight_change
+    return found
+
+
+@contextmanager
+def _folder(cache: str | Path | None, out: str | Path | None) -> Iterator[Path]:
+    if cache is not None or out is not None:
+        yield writable_folder(Path(cache) if cache is not None else Path(str(out)) / "cache")
+        return
+    with tempfile.TemporaryDirectory(prefix="vestige-footprint-") as folder:
+        yield Path(folder)
+
+
+def _cost(run: _Run, expected: Estimate, device: str, seconds: float) -> CostRecord:
+    return CostRecord(
+        passes_planned=expected.passes,
+        passes_run=run.meter.passes,
+        passes_cached=run.meter.cached,
+        tokens=run.meter.tokens,
+        gigabytes_planned=expected.gigabytes,
+        seconds={**run.seconds, "all": round(seconds, 3)},
+        processes=run.meter.world.size,
+        chunks=run.meter.chunks,
+        device=device,
+    )

@@ -1,0 +1,196 @@
+"""A footprint as lines for the terminal, as a data frame and as a small HTML table. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from vestige.contracts import Undefined
+from vestige.footprint.judgements import CalibratedClass
+from vestige.footprint.records import (
+    CheckpointFootprint,
+    CorpusFootprint,
+    FootprintRecord,
+    Shift,
+)
+from vestige.metrics.footprint import FootprintClass
+
+__all__ = ["corpus_rows", "footprint_frame", "footprint_html", "headline", "summary_lines"]
+
+HEADER = ("checkpoint", "corpus", "role", "CoFi %", "CHess %", "(floor)", "log10 PPL ratio", "below floor")
+
+
+def headline(record: FootprintRecord, checkpoint: CheckpointFootprint) -> str:
+    """`moved? where? behaves? returns? what was not tested` of one checkpoint in one line."""
+    return (
+        f"{checkpoint.label}: moved? {_moved(checkpoint)}; where? {_where(checkpoint)}; "
+        f"behaves? {_behaves(checkpoint)}; returns? not tested; not tested: {', '.join(record.not_tested)}"
+    )
+
+
+def _moved(checkpoint: CheckpointFootprint) -> str:
+    if isinstance(checkpoint.published, Undefined) and not checkpoint.corpora[0].fisher.per_subset:
+        return str(checkpoint.published)
+    largest = max(checkpoint.corpora, key=lambda corpus: _number(corpus.fisher.value))
+    text = f"CoFi up to {shift_text(largest.fisher)} % ({largest.corpus})"
+    calibrated = checkpoint.calibrated
+    if isinstance(calibrated, CalibratedClass):
+        word = "more" if calibrated.moved_p <= 0.05 else "not more"
+        text += f", {word} than 8-bit storage does"
+    return text
+
+
+def _where(checkpoint: CheckpointFootprint) -> str:
+    calibrated = checkpoint.calibrated
+    text = class_text(checkpoint)
+    if isinstance(calibrated, CalibratedClass):
+        text += f", calibrated: {calibrated.name}"
+    return text
+
+
+def _behaves(checkpoint: CheckpointFootprint) -> str:
+    known = [
+        (corpus.corpus, corpus.perplexity.log10_ratio)
+        for corpus in checkpoint.corpora
+        if not isinstance(corpus.perplexity, Undefined)
+    ]
+    if not known:
+        return "not tested"
+    worst = max(known, key=lambda pair: abs(_number(pair[1].value)))
+    ratio = 10 ** min(_number(worst[1].value), 300)
+    return f"perplexity x {ratio:.3g} at most ({worst[0]}), questions not tested"
+
+
+def class_text(checkpoint: CheckpointFootprint) -> str:
+    """The published class with its label and marks."""
+    found = checkpoint.published
+    if isinstance(found, Undefined):
+        return str(found)
+    return str(found) if isinstance(found.name, Undefined) else f"{found} ({checkpoint.estimator_label})"
+
+
+def summary_lines(record: FootprintRecord) -> Iterator[str]:
+    """What the terminal says under the table: classes, their marks, disagreements, adjacency, cost."""
+    for checkpoint in record.checkpoints:
+        yield f"{checkpoint.label}: {class_text(checkpoint)}"
+        if isinstance(checkpoint.published, FootprintClass):
+            gap = checkpoint.published.adjacency_gap
+            rho = checkpoint.published.globality
+            yield f"  adjacency gap {_plain(gap)}, globality {_plain(rho)}"
+            for line in (*checkpoint.published.undetermined, *checkpoint.published.flags):
+                yield f"  {line}"
+        calibrated = checkpoint.calibrated
+        if isinstance(calibrated, CalibratedClass):
+            yield f"  calibrated class: {calibrated.name} (moved p {calibrated.moved_p:.3g})"
+        elif record.settings.calibrate:
+            yield f"  calibrated class: {calibrated}"
+        if checkpoint.disagreement:
+            yield f"  {checkpoint.disagreement}"
+        yield from _places(checkpoint)
+    if isinstance(record.adjacency, Undefined):
+        yield f"Adjacent corpus: {record.adjacency}"
+    else:
+        yield from (f"Adjacent corpus: {line}" for line in record.adjacency.lines)
+
+
+def _places(checkpoint: CheckpointFootprint) -> Iterator[str]:
+    """The most shifted layer and weight on the first forget corpus."""
+    corpus = next(
+        (corpus for corpus in checkpoint.corpora if corpus.role == "forget" and corpus.modules), None
+    )
+    if corpus is None or not any(_number(module.shift) > 0 for module in corpus.modules):
+        return
+    layer = max(corpus.layers, key=lambda found: _number(found.shift))
+    module = corpus.modules[0]
+    yield (
+        f"  most shifted on {corpus.corpus}: layer {layer.name} ({_plain(layer.shift)} %, "
+        f"{_number(layer.share):.0%} of the squared shift), {module.name} ({_plain(module.shift)} %)"
+    )
+
+
+def corpus_rows(record: FootprintRecord) -> Iterator[tuple[str, ...]]:
+    """One row a checkpoint and corpus, as `HEADER`."""
+    for checkpoint in record.checkpoints:
+        for corpus in checkpoint.corpora:
+            yield (checkpoint.label, corpus.corpus, corpus.role, *_cells(corpus))
+
+
+def _cells(corpus: CorpusFootprint) -> tuple[str, ...]:
+    share = corpus.floor_share
+    ratio = corpus.perplexity
+    return (
+        shift_text(corpus.fisher),
+        shift_text(corpus.hessian),
+        shift_text(corpus.hessian_floor),
+        "–" if isinstance(ratio, Undefined) else shift_text(ratio.log10_ratio),
+        "–" if isinstance(share, Undefined) else f"{share.base:.1%} / {share.after:.1%}",
+    )
+
+
+def shift_text(shift: Shift) -> str:
+    """Value and half-width, a dash where there is none."""
+    if isinstance(shift.value, Undefined):
+        return "–"
+    half = "" if isinstance(shift.half_width, Undefined) else f" ± {shift.half_width:.2g}"
+    return f"{shift.value:.3g}{half}"
+
+
+def _number(value: float | Undefined) -> float:
+    return -1.0 if isinstance(value, Undefined) else value
+
+
+def _plain(value: float | Undefined) -> str:
+    return str(value) if isinstance(value, Undefined) else f"{value:.3g}"
+
+
+def footprint_frame(record: FootprintRecord) -> Any:
+    """A pandas DataFrame, a row a checkpoint and corpus: shifts, half-widths, classes; NaN: undefined."""
+    import pandas as pd
+
+    rows = []
+    for checkpoint in record.checkpoints:
+        published = checkpoint.published
+        calibrated = checkpoint.calibrated
+        for corpus in checkpoint.corpora:
+            ratio = corpus.perplexity
+            rows.append(
+                {
+                    "checkpoint": checkpoint.label,
+                    "checkpoint_role": checkpoint.role,
+                    "corpus": corpus.corpus,
+                    "role": corpus.role,
+                    **_pair("cofi", corpus.fisher),
+                    **_pair("cofi_linear", corpus.fisher_linear),
+                    **_pair("chess", corpus.hessian),
+                    **_pair("chess_floor", corpus.hessian_floor),
+                    **_pair("log10_ppl_ratio", None if isinstance(ratio, Undefined) else ratio.log10_ratio),
+                    "class": str(published.name if isinstance(published, FootprintClass) else published),
+                    "calibrated": str(
+                        calibrated.name if isinstance(calibrated, CalibratedClass) else calibrated
+                    ),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _pair(name: str, shift: Shift | None) -> dict[str, float]:
+    nan = float("nan")
+    value = nan if shift is None or isinstance(shift.value, Undefined) else shift.value
+    half = nan if shift is None or isinstance(shift.half_width, Undefined) else shift.half_width
+    return {name: value, f"{name}_half_width": half}
+
+
+def footprint_html(record: FootprintRecord) -> str:
+    """The table of shifts, the classes and the caveats. Everything is escaped."""
+    head = "".join(f"<th>{escape(text)}</th>" for text in HEADER)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in corpus_rows(record)
+    )
+    lines = "".join(f"<li>{escape(line)}</li>" for line in summary_lines(record))
+    caveats = "".join(f"<li>{escape(caveat)}</li>" for caveat in record.caveats)
+    return (
+        f"<p><strong>{escape(record.name)}</strong></p><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table><ul>{lines}</ul>"
+        f"<details><summary>Caveats</summary><ul>{caveats}</ul></details>"
+    )
