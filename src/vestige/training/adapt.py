@@ -190,7 +190,8 @@ def train_fresh_head(
 
     The order of rows depends on the number of the initialisation and on the rows, not on the checkpoint.
     """
-    model = HeadAlone(reader, new_head(reader.model, initialisation))
+    device = next(reader.model.parameters()).device
+    model = HeadAlone(reader, new_head(reader.model, initialisation).to(device))
     before = weights_sha256(model.trainable_state())
     record, _ = train_task(model, rows, schema, settings, seed=initialisation, hooks=hooks)
     return FreshHead(initialisation, before, model.predict(texts, schema), record)
