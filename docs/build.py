@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vestige.attacks import ATTACKS
 from vestige.contracts import Assessment, Estimate, Undefined
 from vestige.methods import METHODS
 from vestige.metrics import METRICS, SEED_METRICS
@@ -44,6 +45,13 @@ def methods() -> str:
         (f"`{item.name}`", item.title, f"`{item.formula}`", item.role, item.source, item.deviations)
         for item in METHODS
     ]
+    return table(header, rows)
+
+
+def attacks() -> str:
+    """One row a registered attack."""
+    header = ("name", "attack", "what it answers", "what it does not show", "source")
+    rows = [(f"`{item.name}`", item.title, item.question, item.shows_not, item.source) for item in ATTACKS]
     return table(header, rows)
 
 
@@ -211,6 +219,7 @@ def parts() -> dict[str, Callable[[], str]]:
     """Name of each generated part -> what makes it."""
     made: dict[str, Callable[[], str]] = {
         "methods": methods,
+        "attacks": attacks,
         "metrics": metrics,
         "seed metrics": seed_metrics,
     }
