@@ -137,7 +137,8 @@ class TorchBackend:
 
         def update() -> float:
             now = model.trainable_state()
-            return float(self._torch.stack([(now[name] - before[name]).norm() for name in before]).norm())
+            moved = [(now[name].detach() - before[name]).norm() for name in before]
+            return float(self._torch.stack(moved).norm())
 
         def ended(epoch: int) -> bool:
             return on_epoch is not None and not on_epoch(

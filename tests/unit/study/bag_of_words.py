@@ -116,7 +116,7 @@ class BagOfWords:
     ) -> dict[str, Any]:
         weights = np.load(start / "weights.npy")
         if method == "temperature":
-            _save(folder, weights / settings.temperature)  # type: ignore[attr-defined]
+            _save(folder, weights / settings.temperature, schema)  # type: ignore[attr-defined]
             return {"steps": 0}
         assert isinstance(settings, UnlearnSettings)
         before = weights

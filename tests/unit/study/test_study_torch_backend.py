@@ -54,10 +54,17 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
                 "model": {"backbone": str(folder / "bert"), "lora_rank": 8, "head_width": 16},
                 "training": {"epochs": 6, "batch_size": 16, "learning_rate": 1e-2},
                 "deletion": {"units_per_bundle": 1, "bundles": ["01"]},
-                "methods": [{"method": "simnpo", "settings": {"epochs": 2, "learning_rate": 2e-3}}],
+                "methods": [
+                    {"method": "simnpo", "settings": {"epochs": 2, "learning_rate": 2e-3}},
+                    {"method": "rmu", "settings": {"epochs": 2, "learning_rate": 2e-3}},
+                    {"method": "temperature", "settings": {"temperature": 3.0}},
+                ],
                 "tuning": {
                     "epochs": 2,
-                    "grid": {"simnpo": {"learning_rate": [2e-3], "beta": [2.5], "retain_weight": [1.0]}},
+                    "grid": {
+                        "simnpo": {"learning_rate": [2e-3], "beta": [2.5], "retain_weight": [1.0]},
+                        "rmu": {"learning_rate": [2e-3], "scale": [2.0], "retain_weight": [1.0]},
+                    },
                 },
                 "draws": 100,
             }
@@ -84,6 +91,11 @@ def test_a_real_run_interrupted_ends_in_the_same_bytes(plan: Plan, tmp_path: Pat
     assert full.metrics["accuracy.R"].value > 0.8
     assert full.metrics["displacement.F"].value > 0.2
     assert found.model_named("SimNPO").metrics["progress.F"].value > 0.05
+    assert found.model_named("RMU").metrics["oracle_distance.F"].value != full.metrics["displacement.F"].value
+    softer = found.model_named("Temperature")
+    assert softer.control
+    assert softer.metrics["accuracy.R"].value == full.metrics["accuracy.R"].value
+    assert softer.metrics["confidence.R"].value < full.metrics["confidence.R"].value
     assert audit_study(whole.root).passed
     with pytest.raises(Interrupted, match="checkpoint of the part at work"):
         run_study(plan, tmp_path / "run", report=Interrupting())
@@ -100,16 +112,27 @@ def test_a_real_run_interrupted_ends_in_the_same_bytes(plan: Plan, tmp_path: Pat
     first, last = ends(steps, "retain_loss") or (0.0, 0.0)
     assert first > last > 0
     assert ends(steps, "forget_loss") is None
-    (unlearned,) = (tmp_path / "run/nodes").glob("unlearned-*/steps.parquet")
-    assert (read_steps(unlearned)[["forget_loss", "update_norm", "seconds"]] > 0).all(axis=None)
+    logs = list((tmp_path / "run/nodes").glob("unlearned-*/steps.parquet"))
+    assert len(logs) == 2
+    for log in logs:
+        assert (read_steps(log)[["forget_loss", "update_norm", "seconds"]] > 0).all(axis=None)
+        assert (read_steps(log)["retain_loss"] >= 0).all()  # RMU starts at its reference
     assert not list(tmp_path.rglob("checkpoint*"))
 
 
 def test_tuning_scores_the_model_after_each_epoch(plan: Plan, tmp_path: Path) -> None:
-    (method,) = tune_study(plan, tmp_path / "run").methods
-    (point,) = method.points
-    assert [epoch.epoch for epoch in point.epochs] == [1, 2]
-    assert point.epochs[0].objective != point.epochs[1].objective
+    tuning = tune_study(plan, tmp_path / "run")
+    for name in ("simnpo", "rmu"):
+        (point,) = tuning.method(name).points
+        first, second = point.epochs
+        assert (first.epoch, second.epoch) == (1, 2)
+        assert first.objective != second.objective
+        assert 0 < first.update_norm < second.update_norm  # type: ignore[operator]
+        assert isinstance(second.s, float)
+    temperature = tuning.method("temperature")
+    assert temperature.chosen is not None
+    assert temperature.fitted is not None
+    assert temperature.fitted.objective >= temperature.chosen.objective or not temperature.fitted.feasible
     assert not list((tmp_path / "run/nodes").glob("tuning-*/model"))
 
 
@@ -121,7 +144,7 @@ def test_tuning_scores_the_model_after_each_epoch(plan: Plan, tmp_path: Path) ->
         (lambda backend: backend.objective("simnop"), "did you mean 'simnpo'"),
         (
             lambda backend: backend.identity(backend.model_settings({"backbone": "nowhere"})),
-            "no such wheel or folder",
+            "no such wheel",
         ),
     ],
 )
