@@ -179,10 +179,11 @@ def assess_cell(
 
 
 def _beside_development(made: Assessment) -> None:
-    """The held-out suppression beside the development one, where settings were matched on it."""
+    """The held-out suppression beside the development one of frozen settings."""
     for label, source in made.provenance["frozen"].items():
-        if "target_s" in source:
-            value = made.model_named(label).metrics["suppression.FG"].value
+        measured = made.model_named(label).metrics.get("suppression.FG")
+        if "development_s" in source and measured is not None:
+            value = measured.value
             source["held_out_s"] = value if isinstance(value, float) else value.model_dump()
 
 

@@ -145,9 +145,10 @@ def origin_of(frozen: Frozen, item: FrozenMethod) -> dict[str, Any]:
         "tuning_sha256": frozen.tuning_sha256,
         "edges": list(item.edges),
     }
+    if isinstance(item.s, float):
+        found["development_s"] = item.s
     if frozen.match is not None:
-        s = item.s if isinstance(item.s, float) else None
-        found |= {"target_s": frozen.match, "development_s": s, "gap": item.gap, "unmatched": item.unmatched}
+        found |= {"target_s": frozen.match, "gap": item.gap, "unmatched": item.unmatched}
     return found
 
 
