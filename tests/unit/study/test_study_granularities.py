@@ -462,3 +462,31 @@ def test_arms_that_delete_other_rows_under_one_label_are_noted_and_share_vectors
     ]
     assert len(stored) == 2
     assert len(set(stored)) == 1
+
+
+@pytest.mark.parametrize(
+    ("deletion", "gate", "unseen_units"),
+    [
+        ({"granularity": "association", "units_per_bundle": 2}, "passed", 2),
+        ({"granularity": "example"}, "displacement within noise", None),
+    ],
+)
+def test_the_embedded_helpdesk_data_in_both_granularities(
+    tmp_path: Path,
+    make: Callable[..., Plan],
+    execution: Execution,
+    deletion: dict[str, Any],
+    gate: str,
+    unseen_units: int | None,
+) -> None:
+    """Sub-intents leave a mark that retraining shows; a random twentieth of the rows is within the noise."""
+    plan = make(dataset={"name": "helpdesk"}, deletion=deletion)
+    made = run_study(plan, tmp_path / "run", execution=execution).assessments["assessments/01-s17.json"]
+    assert made.intervention_gate == gate
+    views = {view.view: view for view in made.views}
+    assert sum(view.rows for view in made.views if view.view != "F") == 486
+    if unseen_units is not None:
+        assert views["F"].units == views["G"].units == unseen_units
+    else:
+        assert views["F"].rows == views["F"].units == 44  # 5 % of 882
+    assert failed(tmp_path / "run") == {}
