@@ -142,10 +142,9 @@ def _contrasts(
     there = sorted({key[0] for key in lines})
     settings = {(item["population"], item["k"], item["adapt_seed"]): item for item in record["settings"]}
     wanted = {(name, *pair) for name in there for pair in pairs}
-    found.need(
-        set(settings) == wanted and len(record["settings"]) == len(wanted),
-        f"{stem}: other settings than planned",
-    )
+    planned = set(settings) == wanted and len(record["settings"]) == len(wanted)
+    if not found.need(planned, f"{stem}: other settings than planned"):
+        return
     pooled = {item["population"]: item for item in record["pooled"]}
     advantage: dict[str, dict[Any, Array]] = {}
     index: dict[str, list[str]] = {}
@@ -292,10 +291,9 @@ def _heads(folder: Folder, stem: str, record: Any, found: Finding) -> None:
     role = {key: name for name, key in record["nodes"].items()}
     told = {(item["checkpoint"], item["initialisation"]): item for item in record["fresh_heads"]}
     count = record["plan"]["fresh_heads"]
-    found.need(
-        set(told) == {(name, i) for name in CHECKPOINTS for i in range(count)},
-        f"{stem}: other fresh heads than planned",
-    )
+    planned = set(told) == {(name, i) for name in CHECKPOINTS for i in range(count)}
+    if not found.need(planned, f"{stem}: other fresh heads than planned"):
+        return
     view = {row: (name, unit) for row, name, unit in folder.views[f"{record['bundle']}-evaluation"]}
     deleted = len(folder.requests[record["bundle"]]["unit_of"])
     full = next((node for node in folder.nodes.values() if node["kind"] == "full"), None)
