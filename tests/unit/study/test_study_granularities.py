@@ -490,3 +490,17 @@ def test_the_embedded_helpdesk_data_in_both_granularities(
     else:
         assert views["F"].rows == views["F"].units == 44  # 5 % of 882
     assert failed(tmp_path / "run") == {}
+
+
+def test_tuning_an_example_deletion_reads_bundle_00_and_development_rows(
+    tmp_path: Path, make: Callable[..., Plan], execution: Execution
+) -> None:
+    plan = make(deletion={"granularity": "example", "share": 0.1}, noise_seeds=[])
+    tuning = tune_study(plan, tmp_path / "run", execution=execution)
+    assert (tuning.bundle, tuning.held_out) == ("00", False)
+    request = request_of(tmp_path / "run", "00")
+    rows = view_rows(tmp_path / "run", "00-development")
+    assert {row for row, view, _ in rows if view == "F"} == set(request.row_ids)
+    assert {unit for _, view, unit in rows if view == "G"} <= set(request.units)
+    assert all("development" in row for row, view, _ in rows if view != "F")
+    assert failed(tmp_path / "run") == {}
