@@ -14,6 +14,7 @@ __all__ = [
     "Interrupted",
     "MissingDependency",
     "VestigeError",
+    "closest",
     "did_you_mean",
     "first_five",
     "one_line",
@@ -110,10 +111,16 @@ def first_five(items: Iterable[object]) -> str:
     return ", ".join(values[:5]) + (f" and {more} more" if more > 0 else "")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'?` when one of `known` is close to `name`, else the list of what is known."""
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The one of `known` that is most like `name`, or None when none is close."""
     import difflib
 
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'x'?` when one of `known` is close to `name`, else the list of what is known."""
     options = sorted(known)
-    close = difflib.get_close_matches(name, options, n=1, cutoff=0.6)
-    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(options)}"
+    close = closest(name, options)
+    return f"did you mean '{close}'?" if close else f"known: {', '.join(options)}"

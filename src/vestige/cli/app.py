@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -113,7 +114,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (default: this process's) and return its exit code. Prints errors in one line."""
     command = get_command(app)
     given = list(sys.argv[1:] if arguments is None else arguments)
-    return guarded(lambda: command.main(args=given or ["--help"], prog_name="vestige", standalone_mode=False))
+
+    def work() -> object:
+        _refuse_no_folder(given)
+        return command.main(args=given or ["--help"], prog_name="vestige", standalone_mode=False)
+
+    return guarded(work)
+
+
+def _refuse_no_folder(arguments: Sequence[str]) -> None:
+    """Raise InputError for an empty `--out`, which would be read as the present folder."""
+    if "--out=" in arguments or ("--out", "") in pairwise(arguments):
+        raise InputError("--out", "an empty name", "a folder", "name one, or leave --out away")
 
 
 def main() -> None:

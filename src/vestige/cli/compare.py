@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vestige.errors import CheckFailed, InputError, did_you_mean, first_five, shown
+from vestige.errors import CheckFailed, InputError, closest, first_five, shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -135,10 +135,8 @@ def forgotten_options(given: Sequence[str], file: Path | None, options: Sequence
 
 
 def _closest(name: str, known: set[str]) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {shown(close[0])}?" if close else f"options begin {first_five(sorted(known))}"
+    close = closest(name, known)
+    return f"did you mean {shown(close)}?" if close else f"options begin {first_five(sorted(known))}"
 
 
 def _json_lines(file: Path) -> list[str]:
@@ -168,9 +166,9 @@ def _json_lines(file: Path) -> list[str]:
 def _fail_on(given: Sequence[str]) -> list[str]:
     for value in given:
         if value not in FAIL_ON:
-            raise InputError(
-                "--fail-on", shown(value), f"one of {', '.join(FAIL_ON)}", did_you_mean(value, FAIL_ON)
-            )
+            close = closest(value, FAIL_ON)
+            remedy = f"did you mean '{close}'?" if close else "choose one of them"
+            raise InputError("--fail-on", shown(value), f"one of {', '.join(FAIL_ON)}", remedy)
     return list(given)
 
 

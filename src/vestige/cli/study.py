@@ -370,11 +370,11 @@ def _hours(hours: float) -> str:
 
 def _print_audit(report: AuditReport) -> None:
     for check in report.checks:
-        typer.echo(f"{check.status:<12} {check.name}: {check.detail}")
+        typer.echo(f"{check.status:<16} {check.name}: {check.detail}")
         for finding in check.findings[:5]:
-            typer.echo(f"{'':<13}- {finding}")
+            typer.echo(f"{'':<17}- {finding}")
         if len(check.findings) > 5:
-            typer.echo(f"{'':<13}- and {len(check.findings) - 5} more (see --json)")
+            typer.echo(f"{'':<17}- and {len(check.findings) - 5} more (see --json)")
 
 
 def _print_result(result: StudyRun) -> None:

@@ -266,6 +266,7 @@ def _read_csv(path: Path, data: bytes) -> RawTable:
         header = next(csv.reader(io.StringIO(text, newline="")))
     except (csv.Error, StopIteration) as error:
         raise InputError(str(path), f"no header ({error})", "a header line", "check the file") from None
+    _refuse_other_delimiter(path, header)
     options = _checked_columns(path, header)
     types = {name: pa.string() for name in FIXED} | {OPTION_PREFIX + name: pa.float64() for name in options}
     try:
@@ -284,6 +285,18 @@ def _read_csv(path: Path, data: bytes) -> RawTable:
             "check that line",
         ) from None
     return _from_arrow(path, table, options)
+
+
+def _refuse_other_delimiter(path: Path, header: Sequence[str]) -> None:
+    """Raise InputError for a header whose columns are parted by something else than commas."""
+    for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if mark in header[0] and "row_id" in [part.strip('" ') for part in header[0].split(mark)]:
+            raise InputError(
+                str(path),
+                f"columns parted by {name}",
+                "columns parted by commas, numbers with a decimal point",
+                f"save it with commas: pandas.read_csv(..., sep={mark!r}).to_csv(..., index=False)",
+            )
 
 
 def _read_parquet(path: Path, data: bytes) -> RawTable:
@@ -418,6 +431,13 @@ def _checked_columns(path: Path, names: Sequence[str]) -> list[str]:
 
 
 def _decoded(path: Path, data: bytes) -> str:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[1:4:2] == b"\0\0" or data[0:3:2] == b"\0\0":
+        raise InputError(
+            str(path),
+            "text in UTF-16",
+            "text in UTF-8",
+            f"convert it: iconv -f utf-16 -t utf-8 {path.name} > utf8-{path.name}",
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

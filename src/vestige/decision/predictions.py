@@ -25,7 +25,7 @@ from vestige.decision.prediction_files import (
     refuse_top_k,
     write_raw,
 )
-from vestige.errors import InputError, first_five, shown
+from vestige.errors import InputError, closest, first_five, shown
 from vestige.seeds import digest
 
 __all__ = [
@@ -306,11 +306,14 @@ def _same_names(
     absent = [name for name in mine if name not in given]
     extra = [name for name in theirs if name not in known]
     lacking, having, names = (other, first, absent) if absent else (first, other, extra)
+    close = closest(str(absent[0]), map(str, extra)) if absent and extra else None
     raise InputError(
         lacking.path or lacking.label,
         f"{len(names)} {kind}(s) missing that {shown(having.path or having.label)} has: {first_five(names)}",
         f"the same {kind}s in every file",
-        f"score every model on the same {'options' if kind == 'option' else 'rows'}",
+        f"did you mean {shown(str(absent[0]))} by its {shown(close)}?"
+        if close
+        else f"score every model on the same {'options' if kind == 'option' else 'rows'}",
     )
 
 
@@ -442,7 +445,9 @@ def _check_fields(
             subject,
             f"gold {found} outside the options on {len(outside)} row(s): {first_five(outside)}",
             "gold among the options",
-            "give every option of the schema a probability, the gold option included",
+            f"did you mean option {shown(close)}?"
+            if (close := closest(next(name for name in gold if name not in options), options))
+            else "give every option of the schema a probability, the gold option included",
         )
     unnamed = [row for row, v, u in zip(row_ids, view, unit, strict=True) if not u and v != "R"]
     if unnamed:
@@ -486,7 +491,9 @@ def _check_probabilities(p: Floats, row_ids: Objects, options: tuple[str, ...], 
             subject,
             f"probabilities that do not sum to 1 on {len(wrong)} row(s): {sums}{more}",
             f"sums within {SUM_TOLERANCE:g} of 1",
-            "export the full distribution over all options",
+            "these are percentages: divide by 100"
+            if (deviation[wrong] > 98).all() and (deviation[wrong] < 100).all()
+            else "export the full distribution over all options",
         )
     return float(deviation.max())
 

@@ -23,7 +23,7 @@ from vestige.study.store import now
 
 __all__ = ["CHECKS", "AuditReport", "Check", "audit_study", "run_check"]
 
-Status = Literal["passed", "failed", "noted", "not checked"]
+Status = Literal["passed", "failed", "noted", "not checked", "nothing to check"]
 
 
 class Check(Record):
@@ -140,6 +140,8 @@ def run_check(folder: Folder, name: str, detail: str, check: Callable[[Folder], 
         status = "not checked"
     elif found.noted:
         status = "noted"
+    elif found.what and not found.count:
+        status = "nothing to check"
     said = f"{detail} ({found.count} {found.what})" if found.what else detail
     return Check(
         name=name, status=status, detail=said, findings=(*found.failed, *found.unchecked, *found.noted)

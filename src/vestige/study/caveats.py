@@ -37,6 +37,7 @@ def caveats(
         *exceptions,
         *_same(assessment),
         *_inputs(assessment, tables),
+        *_unnamed(assessment, tables[0]),
         *_size(assessment),
         *_units(assessment, tables[0]),
         *_seeds(assessment),
@@ -123,12 +124,28 @@ def _inputs(assessment: Assessment, tables: Sequence[Predictions]) -> Iterator[s
             )
 
 
+def _unnamed(assessment: Assessment, first: Predictions) -> Iterator[str]:
+    """A class deletion whose deleted options were not named."""
+    deleted = first.view != "R"
+    if assessment.forgotten or assessment.unit_kind != "class" or not deleted.any():
+        return
+    whole = (first.unit[deleted] == first.gold[deleted]).all()
+    if whole and not set(first.gold[deleted]) & set(first.gold[~deleted]):
+        count = len(set(first.gold[deleted]))
+        yield (
+            f"Every F and G row's unit is its gold option, so {count} option(s) seem to have been deleted, "
+            "but none was named: forgotten mass, suppression and where it went are missing (name them with "
+            "--forget)."
+        )
+
+
 def _size(assessment: Assessment) -> Iterator[str]:
     for item in assessment.views:
         if item.rows < FEW_ROWS:
             yield f"View {item.view} has {item.rows} row(s): its intervals are wide and only roughly right."
     if assessment.draws < FEW_DRAWS:
-        yield f"Only {assessment.draws} draws: the bounds of the intervals are rough."
+        draws = "1 draw" if assessment.draws == 1 else f"{assessment.draws} draws"
+        yield f"Only {draws}: the bounds of the intervals are rough."
 
 
 def _units(assessment: Assessment, first: Predictions) -> Iterator[str]:

@@ -167,3 +167,14 @@ def test_missing_summaries_are_said(confirmed: Path) -> None:
         found = check(confirmed, name)
         assert found.status == "not checked"
         assert "interrupted run" in found.findings[0]
+
+
+def test_a_check_that_found_nothing_says_so(confirmed: Path) -> None:
+    """A study that is not tuned has no tuning to check."""
+    from vestige.study.audit_folder import Finding as Found
+
+    found = run_check(Folder(confirmed), "none", "nothing here", lambda folder: Found(what="conditions"))
+    assert (found.status, found.detail) == ("nothing to check", "nothing here (0 conditions)")
+    one = Found(what="conditions")
+    one.need(True, "")
+    assert run_check(Folder(confirmed), "one", "", lambda folder: one).status == "passed"
