@@ -184,7 +184,7 @@ _FIGURES = (
         number="2",
         title="Labels and candidate sets",
         shows="A: share of deleted rows that the oracle still recognises, semantic against opaque, "
-        "circles F, squares G; strip: lowest full-model development accuracy among forgotten "
+        "circles F, squares G; right: lowest full-model development accuracy among forgotten "
         "classes. B: displacement D0. C: oracle accuracy on F under S0, S1, S2 with option "
         "counts. D: progress on F under each, with intervals; open and dashed: opaque.",
         caveats=(SMALL_D0, REPEATED, ROWS),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,8 @@ class Run:
 
 def model_names(model: Mapping[str, Any]) -> tuple[str, str]:
     """(key, title) of a backbone: the panel's names where it is in the panel, else the end of its path."""
-    backbone = str(model.get("backbone") or "own model")
+    settings = ", ".join(f"{name} {model[name]}" for name in sorted(model))
+    backbone = str(model.get("backbone") or settings or "own model")
     for key, title, places in _panel():
         if backbone in (key, title) or backbone in places:
             return key, title
@@ -103,8 +105,17 @@ def model_names(model: Mapping[str, Any]) -> tuple[str, str]:
     return tail, tail
 
 
-def _panel() -> Sequence[tuple[str, str, tuple[str, ...]]]:
-    return ()
+@cache
+def _panel() -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """(key, title, places) of the panel's backbones."""
+    from vestige.models.panel import panel
+
+    return tuple((_panel_key(item.name), item.name, (item.hub_id,)) for item in panel())
+
+
+def _panel_key(name: str) -> str:
+    """The published key of a name: `Llama-3.2-1B` is `llama3.2-1b`, `Granite-4.0-Micro` `granite4-micro`."""
+    return re.sub(r"^([a-z]+)-([0-9.]+)-", r"\1\2-", name.lower()).replace(".0-", "-")
 
 
 def bundle_name(bundle: str) -> str:

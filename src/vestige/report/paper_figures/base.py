@@ -48,6 +48,7 @@ class PaperFigure:
     entry: Entry
     lettered: tuple[tuple[str, Panel], ...]
     not_run: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def number(self) -> str:
@@ -68,22 +69,23 @@ class PaperFigure:
     def caption(self) -> str:
         """The caption with its caveats and what was not run."""
         lost = f" Not run: {listed(list(self.not_run))} ({self.entry.made_by})." if self.not_run else ""
-        return self.entry.caption + lost
+        return " ".join([self.entry.caption, *self.notes]) + lost
 
 
-def figure_of(number: str, panels: Sequence[tuple[str, Panel | None]]) -> PaperFigure:
-    """A figure of panels in order. panels: (what it shows, drawing or None where it was not run)."""
-    many = len(panels) > 1
-    letters = "abcdefghij"
-    return PaperFigure(
-        entry=FIGURES[number],
-        lettered=tuple(
-            (letters[place] if many else "", panel) for place, (_, panel) in enumerate(panels) if panel
-        ),
-        not_run=tuple(what for what, panel in panels if panel is None)
-        if any(panel for _, panel in panels)
-        else (),
-    )
+def figure_of(figure: str, panels: Sequence[tuple[str, Panel | None]]) -> PaperFigure:
+    """A figure of panels in order. panels: (what it shows, drawing or None where it was not run); panels of
+    the same words share a letter: A1, A2."""
+    names = list(dict.fromkeys(what for what, _ in panels))
+    drawn: list[tuple[str, Panel]] = []
+    for place, (what, panel) in enumerate(panels):
+        if panel is None:
+            continue
+        same = [at for at, (other, _) in enumerate(panels) if other == what]
+        number = str(same.index(place) + 1) if len(same) > 1 else ""
+        letter = "abcdefghijklmnopqrstuvwxyz"[names.index(what) % 26]
+        drawn.append((f"{letter}{number}" if len(panels) > 1 else "", panel))
+    lost = tuple(dict.fromkeys(what for what, panel in panels if panel is None)) if drawn else ()
+    return PaperFigure(entry=FIGURES[figure], lettered=tuple(drawn), not_run=lost)
 
 
 @dataclass(frozen=True, kw_only=True)

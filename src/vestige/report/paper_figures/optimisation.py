@@ -155,12 +155,14 @@ def figure_s15(ledger: Ledger) -> PaperFigure:
         row
         for row in rows
         if (row.model, row.seed, row.bundle) in cells
-        and (row in strong or row.stage in ("replication", "screening"))
+        and (
+            row in strong or row.stage in ("replication", "screening") or "strength" in (row.experiment or "")
+        )
         and row.progress_f is not None
     ]
     found = []
-    for row in sorted(compared, key=lambda item: (item.model, item.stage != "replication", item.id)):
-        frozen = row.stage != "exploratory"
+    for row in sorted(compared, key=lambda item: (item.model, item in strong, item.id)):
+        frozen = row not in strong
         marks = [Mark(value=row.progress_f or 0.0, series=int(frozen), open=frozen)]
         if row.progress_g is not None:
             marks.append(Mark(value=row.progress_g, series=int(frozen), marker="s", open=frozen))
@@ -188,10 +190,10 @@ def figure_s15(ledger: Ledger) -> PaperFigure:
 
 
 def _strength(row: MethodRow) -> bool:
-    """Whether an exploratory row belongs to the strength study: its experiment says so, or (published rows
-    name none) it changes the seed on another backbone than the reference."""
+    """Whether an exploratory row is a stronger update: its study and label say so, or (published rows name no
+    study) it changes the seed on another backbone than the reference."""
     if row.experiment is not None:
-        return "strength" in row.experiment
+        return "strength" in row.experiment and "stronger" in row.method.lower()
     return row.seed != 17 and row.model != "qwen3.5-0.8b"
 
 
@@ -206,12 +208,12 @@ def _traces(ledger: Ledger, cells: set[tuple[str, int, str]]) -> Panel | None:
         Line(
             x=[row.step for row in rows],
             y=[row.forget_loss or 0.0 for row in rows],
-            group=f"{model} {method} {'' if stage == 'exploratory' else '(frozen)'}".strip(),
+            group=f"{model} {method}",
             series=place,
             marker="",
-            dash="solid" if stage == "exploratory" else "dashed",
+            dash="solid" if "stronger" in method.lower() else "dashed",
         )
-        for place, ((model, method, stage), rows) in enumerate(logs.items())
+        for place, ((model, method, _), rows) in enumerate(logs.items())
     ]
     return lines(
         series,
