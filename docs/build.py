@@ -26,6 +26,7 @@ from vestige.attacks import ATTACKS
 from vestige.contracts import Assessment, Estimate, Undefined
 from vestige.methods import METHODS
 from vestige.metrics import METRICS, SEED_METRICS
+from vestige.statistics import EQUIVALENCE_MARGIN
 
 DOCS = Path(__file__).resolve().parent
 RECORDS = DOCS / "results"
@@ -215,6 +216,73 @@ def listing(study: str) -> str:
     return table(("what", "value"), [(key, str(value)) for key, value in facts(study).items()])
 
 
+def simulations() -> dict[str, Any]:
+    """The stored results of benchmarks/simulations.py."""
+    loaded: dict[str, Any] = json.loads((RECORDS / "simulations.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def percentage(share: dict[str, float]) -> str:
+    """`2.5 +- 0.3`: a share and its standard error in percent."""
+    return f"{100 * share['share']:.1f} ± {100 * share['error']:.1f}"
+
+
+def by_rows(items: Sequence[dict[str, Any]]) -> list[str]:
+    """One cell a number of rows, in order."""
+    return [percentage(item) for item in sorted(items, key=lambda item: item["rows"])]
+
+
+def acceptance_rates() -> str:
+    """Accepted although F has no gain, in percent."""
+    found = simulations()["acceptance"]
+    rows = sorted({item["rows"] for item in found})
+    cases = dict.fromkeys(item["case"] for item in found)
+    return table(
+        ("gains of G", *(f"accepted %, n = {n}" for n in rows)),
+        [(case, *by_rows([item for item in found if item["case"] == case])) for case in cases],
+    )
+
+
+def equivalence_rates() -> str:
+    """Called equivalent, in percent."""
+    found = simulations()["equivalence"]
+    rows = sorted({item["rows"] for item in found})
+    keys = dict.fromkeys((item["deviation"], item["excess"]) for item in found)
+    return table(
+        (
+            "deviation a row",
+            "true excess on F",
+            "what the share is",
+            *(f"equivalent %, n = {n}" for n in rows),
+        ),
+        [
+            (
+                f"{deviation:g}",
+                f"{excess:g}",
+                "power" if excess < EQUIVALENCE_MARGIN else "size",
+                *by_rows([i for i in found if (i["deviation"], i["excess"]) == (deviation, excess)]),
+            )
+            for deviation, excess in keys
+        ],
+    )
+
+
+def shift_rates() -> str:
+    """A shift of 0.3 standard deviations: passed by a Kolmogorov-Smirnov test, and called equivalent."""
+    header = ("spread of logits", "n", "true excess", "KS: `forgotten` %", "equivalent %")
+    rows = [
+        (
+            f"{item['spread']:g}",
+            str(item["rows"]),
+            f"{item['excess']:.3f}",
+            percentage(item["ks"]),
+            percentage(item["equivalence"]),
+        )
+        for item in sorted(simulations()["shift"], key=lambda item: (item["spread"], item["rows"]))
+    ]
+    return table(header, rows)
+
+
 def parts() -> dict[str, Callable[[], str]]:
     """Name of each generated part -> what makes it."""
     made: dict[str, Callable[[], str]] = {
@@ -222,6 +290,9 @@ def parts() -> dict[str, Callable[[], str]]:
         "attacks": attacks,
         "metrics": metrics,
         "seed metrics": seed_metrics,
+        "acceptance rates": acceptance_rates,
+        "equivalence rates": equivalence_rates,
+        "shift rates": shift_rates,
     }
     for study in sorted(path.parent.name for path in RECORDS.glob("*/facts.json")):
         for name, part in (
