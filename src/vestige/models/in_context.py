@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -62,7 +63,10 @@ class InContextReader:
                 "a causal language model, which reads from left to right",
                 "set model.reader to 'encoder'",
             )
+        self._config = base.config
         self._shared = _cache_can_be_shared(base.config)
+        named = inspect.signature(base.forward).parameters
+        self._cache_name = "cache" if "cache" in named else "past_key_values"
         tokenizer = backbone.tokenizer
         plain = self._plain
         self._end = (
@@ -145,10 +149,11 @@ class InContextReader:
             last[i] = len(tokens) - 1
         tokens += self._after
         batch = torch.tensor([tokens], device=self._device)
-        out = self.model(input_ids=batch, use_cache=self._shared, return_dict=True)
-        states = out.last_hidden_state[0]
-        cache = _frozen(out.past_key_values) if self._shared else None
-        return SchemaPrefix(states[torch.tensor(last, device=states.device)].float(), tokens, cache)
+        cache = _empty_cache(self._config) if self._shared else None
+        inputs = {"input_ids": batch, "use_cache": self._shared, self._cache_name: cache}
+        states = self.model(**inputs, return_dict=True).last_hidden_state[0]
+        options = states[torch.tensor(last, device=states.device)].float()
+        return SchemaPrefix(options, tokens, _frozen(cache) if self._shared else None)
 
     def _inputs(self, rows: Sequence[Ids], prefix: SchemaPrefix) -> dict[str, Any]:
         """The network's inputs for rows after the prefix. Padding stands to the right, where no real token of
@@ -158,7 +163,7 @@ class InContextReader:
         tokens, _ = pad(rows, self._end[-1])
         inputs: dict[str, Any] = {"input_ids": tokens.to(self._device), "use_cache": prefix.cache is not None}
         if prefix.cache is not None:
-            inputs["past_key_values"] = prefix.cache
+            inputs[self._cache_name] = prefix.cache
         return inputs
 
     def _groups(self, rows: Sequence[Ids], prefix: SchemaPrefix) -> list[list[int]]:
@@ -188,14 +193,19 @@ def _leading(tokenizer: Any) -> list[int]:
     return leading
 
 
+def _empty_cache(config: Any) -> Any:
+    from transformers import DynamicCache
+
+    return DynamicCache(config=config)
+
+
 def _cache_can_be_shared(config: Any) -> bool:
     """Whether every block keeps keys and values alone. Recurrent and convolutional states are overwritten in
     place as tokens come, without gradient: rows cannot go on from one of them."""
-    from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
     try:
-        layers = DynamicCache(config=config).layers
+        layers = _empty_cache(config).layers
     except (AttributeError, KeyError, TypeError, ValueError):  # a state that this cache does not know
         return False
     return all(
