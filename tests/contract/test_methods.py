@@ -18,6 +18,7 @@ pytest.importorskip("torch", reason="the extra 'train' is not installed")
 
 import torch
 from tests.tiny import save_tiny_bert, tiny_rows, tiny_schema
+from tests.tiny_lm import save_tiny_llama
 
 from vestige.contracts import LossBatch, Objective
 from vestige.errors import Diverged, InputError
@@ -416,3 +417,38 @@ def test_hidden_states_are_those_of_the_utterance_and_the_reference_is_the_start
         torch.testing.assert_close(scored.hidden[i][mask[i]], alone[0], atol=1e-5, rtol=1e-5)
     assert not any(block._forward_hooks for block in blocks_of(model))
     assert np.isfinite(model.predict(TEXTS[:2], schema)).all()
+
+
+def test_rmu_unlearns_a_causal_reader_below_the_block_alone(tmp_path: Path) -> None:
+    """A decoder that reads the options first: the utterance's own tokens after them, lower adapters alone."""
+    save_tiny_llama(tmp_path / "llama", layers=4)
+    made = ModelSettings(backbone=str(tmp_path / "llama"), reader="in_context", lora_rank=4)
+    model = build_decision_model(made, seed=3)
+    schema, ids = tiny_schema(), model.tokenise(TEXTS[:4])
+    hidden, mask = model.hidden(ids, schema, 1)
+    assert mask.sum(-1).tolist() == [len(item) for item in ids]
+    for i, row_ids in enumerate(ids):
+        alone, _ = model.hidden([row_ids], schema, 1)
+        torch.testing.assert_close(hidden[i][mask[i]], alone[0], atol=1e-5, rtol=1e-4)
+    fewer = schema.subset(schema.ids[:2])
+    assert (model.hidden(ids, fewer, 1)[0][mask] - hidden[mask]).abs().max() > 1e-3
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
+    method = METHODS.get("rmu")
+    _, log = unlearn(
+        model,
+        method,
+        method.settings(learning_rate=5e-3, epochs=3, forget_batch=10, retain_batch=10, warmup_steps=0),  # type: ignore[call-arg, arg-type]
+        forget=FORGET,
+        retain=RETAIN,
+        schema=schema,
+        seed=4,
+    )
+    moved = {name for name, value in model.named_parameters() if not torch.equal(value, before[name])}
+    assert moved
+    assert all("lora_" in name and ".layers.3." not in name for name in moved)
+    assert any(".layers.2." in name for name in moved)
+    assert log[-1]["forget_loss"] < log[0]["forget_loss"]
+    assert all(
+        value.requires_grad == ("lora_" in name or "head." in name)
+        for name, value in model.named_parameters()
+    )
