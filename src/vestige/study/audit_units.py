@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from vestige.errors import InputError
 from vestige.seeds import digest
@@ -111,6 +112,7 @@ def _clusters(folder: Folder, vectors: Vectors, found: Finding) -> None:
             same = digest(means[-1].astype("<f8").tobytes()) == item["centroid_sha256"]
             found.need(same, f"{item['unit']}: its centroid is not the mean of its training rows")
         centre = np.array(means)
+        _best_of_starts(parent, items, centre, vectors, found)
         for place, item in enumerate(items):
             for split in ("train", "development", "evaluation"):
                 if not item[split]:
@@ -133,6 +135,39 @@ def _clusters(folder: Folder, vectors: Vectors, found: Finding) -> None:
         wanted = {row: unit for unit in lost for row in by_unit[unit][split]}
         given = {row: unit for row, view, unit in rows if view == "G"}
         found.need(given == wanted, f"views/{name}: G is not the rows nearest to the deleted clusters")
+
+
+def _best_of_starts(
+    parent: str, items: list[Any], centre: NDArray[np.float64], vectors: Vectors, found: Finding
+) -> None:
+    """The kept clusters are no wider than the best of ten k-means++ starts, made again from the seed."""
+    rows = sorted(row for item in items for row in item["train"])
+    points = np.array([vectors[row] for row in rows])
+    kept = sum(
+        float(((np.array([vectors[row] for row in item["train"]]) - mean) ** 2).sum())
+        for item, mean in zip(items, centre, strict=True)
+    )
+    rng = np.random.default_rng(RULES["seed"])
+    best = np.inf
+    for _ in range(RULES["starts"]):
+        means = points[[rng.integers(len(points))]]
+        while len(means) < RULES["clusters_per_intent"]:
+            gap = cdist(points, means, "sqeuclidean").min(axis=1)
+            means = np.vstack([means, points[rng.choice(len(points), p=gap / gap.sum())]])
+        own: NDArray[np.int64] | None = None
+        for _ in range(300):
+            if own is not None and len(set(own.tolist())) < len(means):
+                break
+            squared = cdist(points, means, "sqeuclidean")
+            again = np.asarray(np.round(squared, 12).argmin(axis=1), dtype=np.int64)
+            if own is not None and (again == own).all():
+                best = min(best, float(squared.min(axis=1).sum()))
+                break
+            own = again
+            means = np.array(
+                [points[own == j].mean(axis=0) if (own == j).any() else mean for j, mean in enumerate(means)]
+            )
+    found.need(kept <= best + CLOSE, f"clusters of '{parent}' are not the best of ten starts")
 
 
 def _nearest(folder: Folder, name: str, vectors: Vectors, found: Finding) -> None:

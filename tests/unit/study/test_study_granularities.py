@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,12 +19,14 @@ from test_study_audit import edit, fails, reseal
 
 from vestige.contracts import Assessment
 from vestige.deletion.bundles import hash_order, hash_units
-from vestige.deletion.clusters import Clustering, parent_of
+from vestige.deletion.clusters import Clustering, kmeans, parent_of, unit_vectors
 from vestige.deletion.requests import DeletionRequest
 from vestige.errors import InputError
-from vestige.seeds import generator
-from vestige.study.audit import audit_study
+from vestige.seeds import digest, generator
+from vestige.study.audit import CHECKS, audit_study, run_check
+from vestige.study.audit_folder import Folder
 from vestige.study.bundle_names import differing_bundles
+from vestige.study.embedded import vectors_of
 from vestige.study.freeze import freeze_study
 from vestige.study.plan import Plan, parse_plan
 from vestige.study.runner import Execution, run_study
@@ -504,3 +507,47 @@ def test_tuning_an_example_deletion_reads_bundle_00_and_development_rows(
     assert {unit for _, view, unit in rows if view == "G"} <= set(request.units)
     assert all("development" in row for row, view, _ in rows if view != "F")
     assert failed(tmp_path / "run") == {}
+
+
+def other_optimum(points: np.ndarray) -> np.ndarray:
+    """Labels that settle with one theme split in two and the others together: nearest means, yet wide."""
+    best = kmeans(points)
+    first = np.flatnonzero(best == 0)
+    labels = np.where(best == 0, 0, 2)
+    labels[first[: len(first) // 2]] = 1
+    for _ in range(100):
+        means = np.array([points[labels == j].mean(axis=0) for j in range(3)])
+        again = ((points[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+        if (again == labels).all():
+            break
+        labels = again
+    assert len(set(labels.tolist())) == 3
+    return labels
+
+
+def test_clusters_that_settle_and_are_not_the_best_of_ten_starts_fail(association: Path) -> None:
+    kept = json.loads((association / "clusters.json").read_text())
+    used = {unit for label in ("00", "01") for unit in request_of(association, label).units}
+    parent = next(p for p in PARENTS if not any(unit.startswith(f"{p}#") for unit in used))
+    by_row = vectors_of(next(association.glob("nodes/embeddings-*/vectors.parquet")))
+    mine = [item for item in kept["clusters"] if item["unit"].startswith(f"{parent}#")]
+
+    def points(rows: list[str]) -> np.ndarray:
+        return unit_vectors(np.array([by_row[row] for row in rows]))
+
+    rows = {split: sorted(row for item in mine for row in item[split]) for split in COUNTS}
+    labels = other_optimum(points(rows["train"]))
+    means = np.array([points(rows["train"])[labels == j].mean(axis=0) for j in range(3)])
+    for j, item in enumerate(mine):
+        for split in COUNTS:
+            near = ((points(rows[split])[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+            item[split] = [row for row, of in zip(rows[split], near, strict=True) if of == j]
+        item["centroid_sha256"] = digest(means[j].astype("<f8").tobytes())
+    (association / "clusters.json").write_text(json.dumps(kept))
+    sha = Clustering.model_validate(kept).sha256
+    for label in ("00", "01"):
+        edit(association, f"requests/{label}.json", lambda value: value.update(clusters_sha256=sha))
+    check = next(item for item in CHECKS if item[0] == "units")
+    assert run_check(Folder(association), *check).findings == (
+        f"clusters of '{parent}' are not the best of ten starts",
+    )
