@@ -295,7 +295,42 @@ def tuning(folder: Folder) -> Finding:
     found.need(value["equal_budgets"] == equal, "budgets are not as equal as recorded")
     if not equal:
         found.noted.append("tuning budgets differ between methods")
+    _matched(folder, found)
     return found
+
+
+def _matched(folder: Folder, found: Finding) -> None:
+    """Records of matched suppression name feasible candidates of tuning.json, the nearest ones."""
+    tuned = {item["method"]: item for item in folder.json("tuning.json")["methods"]}
+    restricted = {
+        entry["method"]
+        for entry in folder.plan.get("methods", [])
+        if isinstance(entry, dict) and entry.get("settings")
+    }
+    for path in sorted(folder.root.glob("matched-*.json")):
+        record = json.loads(path.read_bytes())
+        if record["tuning_sha256"] != _sha256(folder.root / "tuning.json"):
+            found.noted.append(f"{path.name} was matched on an earlier tuning")
+            continue
+        for item in record["methods"]:
+            gaps = [
+                (abs(epoch["s"] - record["match"]), {**point["settings"], **own})
+                for point in tuned[item["method"]]["points"]
+                for epoch in point["epochs"]
+                for own in [epoch.get("settings") or {"epochs": epoch["epoch"]}]
+                if epoch["feasible"] and isinstance(epoch.get("s"), float)
+            ]
+            place = f"{path.name}, {item['label']}"
+            if item["settings"] is None:
+                left_out = bool(gaps) and item["method"] not in restricted
+                found.need(not left_out, f"{place}: a feasible candidate was left out")
+                continue
+            own_gaps = [gap for gap, settings in gaps if settings == item["settings"]]
+            found.need(item["gap"] in own_gaps, f"{place}: no such feasible candidate")
+            found.need(item["unmatched"] == (item["gap"] > 0.1), f"{place}: matched or not is wrong")
+            if item["method"] not in restricted:
+                nearest = min((gap for gap, _ in gaps), default=item["gap"])
+                found.need(item["gap"] <= nearest + 1e-12, f"{place}: another candidate is nearer")
 
 
 def history(folder: Folder) -> Finding:

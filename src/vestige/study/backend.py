@@ -137,7 +137,7 @@ class TorchBackend:
 
         def update() -> float:
             now = model.trainable_state()
-            moved = [(now[name].detach() - before[name]).norm() for name in before]
+            moved = [(value.detach() - before[name]).norm() for name, value in now.items()]
             return float(self._torch.stack(moved).norm())
 
         def ended(epoch: int) -> bool:

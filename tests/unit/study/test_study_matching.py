@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from vestige.cli import run
+from vestige.cli.study import _print_tuning
 from vestige.contracts import Undefined
 from vestige.errors import InputError
 from vestige.study.audit import audit_study
@@ -225,9 +227,9 @@ def test_listed_settings_are_matched_apart(make_plan: Make, tmp_path: Path, exec
         {"method": "uniformization"},
     ]
     grid = {"simnpo": GRID["simnpo"], "uniformization": {"learning_rate": [2e-4], "retain_weight": [0.5]}}
-    run = tmp_path / "run"
-    tune_study(make_plan(methods=methods, tuning={"epochs": 2, "grid": grid}), run, execution=execution)
-    record, name = match_study(run, 40.0)
+    folder = tmp_path / "run"
+    tune_study(make_plan(methods=methods, tuning={"epochs": 2, "grid": grid}), folder, execution=execution)
+    record, name = match_study(folder, 40.0)
     slow, fast, none, uniform = record.methods
     assert (slow.label, fast.label, none.label) == ("slow", "fast", "none")
     assert slow.settings is not None
@@ -237,13 +239,39 @@ def test_listed_settings_are_matched_apart(make_plan: Make, tmp_path: Path, exec
     assert slow.note.startswith("unmatched: 39.")
     assert (none.settings, none.note) == (None, "no candidate with the listed settings")
     assert uniform.control
-    used = [{"method": "simnpo", "label": label, "frozen": str(run / name)} for label in ("fast", "slow")]
+    used = [{"method": "simnpo", "label": label, "frozen": str(folder / name)} for label in ("fast", "slow")]
     found = run_study(make_plan(methods=used, stage="exploratory"), tmp_path / "used", execution=execution)
     (assessment,) = found.assessments.values()
     assert assessment.provenance["frozen"]["slow"]["unmatched"]
     bad = [{**used[0], "label": "fest"}]
     with pytest.raises(InputError, match="did you mean 'fast'"):
         run_study(make_plan(methods=bad, stage="exploratory"), tmp_path / "bad", execution=execution)
+
+
+def test_matching_at_the_command_line(tuned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["study", "freeze", str(tuned), "--match-suppression", "0.4"]) == 0
+    shown = capsys.readouterr().out
+    item = read_frozen(tuned / "matched-0.4.json").methods[0]
+    assert f"s {item.s:.3f}, {item.gap:.3f} from 0.4" in shown
+    assert "matched-0.4.json; family: SimNPO" in shown
+    assert run(["study", "freeze", str(tuned), "--match-suppression", "some"]) == 2
+    assert "found 'some'; needed a number, or default" in capsys.readouterr().err
+    assert run(["study", "freeze", str(tuned), "--match-suppression", "default"]) == 2
+    assert "no target of its own" in capsys.readouterr().err
+    assert not (tuned / "frozen.json").exists()
+    _print_tuning(tuning_of(tuned))
+    assert "Temperature by likelihood instead: temperature " in capsys.readouterr().out
+
+
+def test_the_audit_checks_matched_records(tuned: Path) -> None:
+    match_study(tuned, 0.4)
+    path = tuned / "matched-0.4.json"
+    assert not [problem for problem in problems(tuned) if problem.startswith("tuning")]
+    record = json.loads(path.read_text())
+    for change in ({"gap": 0.05}, {"unmatched": True, "gap": 0.0}, {"settings": None}):
+        first = {**record["methods"][0], **change}
+        path.write_text(json.dumps({**record, "methods": [first, *record["methods"][1:]]}))
+        assert any("tuning: matched-0.4.json, SimNPO" in problem for problem in problems(tuned)), change
 
 
 @pytest.mark.parametrize(
