@@ -13,7 +13,7 @@ import numpy as np
 
 from vestige.contracts import Floats
 from vestige.decision.predictions import Predictions
-from vestige.errors import Diverged
+from vestige.errors import Diverged, InputError
 from vestige.files import write_text
 from vestige.study.jobs import Job, table_predictions, unlearn_in
 from vestige.study.protocol import Score
@@ -91,7 +91,12 @@ class TemperatureWork:
             model=place.path / MODEL, texts=rows.texts, schema=setting.schema, progress=job.progress
         )
         if not np.isfinite(p).all():
-            raise Diverged("a probability is not finite", 0, rows.row_ids, 0.0, "the full model is as it was")
+            raise InputError(
+                "temperature search",
+                "a probability of the full model that is not finite",
+                "finite probabilities on the development rows",
+                "train the full model again with a lower learning rate",
+            )
 
         def measure(number: int, temperature: float) -> EpochResult:
             return rows.measure(number, tempered(p, temperature), 0.0, {"temperature": temperature})
