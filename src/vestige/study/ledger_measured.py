@@ -444,6 +444,7 @@ def suppression_rows(
                         if str(model.decision).startswith("undefined")
                         else model.decision != "infeasible",
                         identity_error=max(known) if known else None,
+                        labels=item.labels,
                         zero_rows=None if None in zeros else int(sum(value or 0 for value in zeros)),
                         model=item.key,
                         bundle=item.bundle,

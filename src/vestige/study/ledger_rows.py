@@ -277,6 +277,7 @@ class SuppressionRow(LedgerRow):
         "magnitude_only",
         "squared_error",
         "model",
+        "labels",
         "bundle",
         "seed",
     )
@@ -306,6 +307,7 @@ class SuppressionRow(LedgerRow):
     magnitude_only: Number = None
     squared_error: Number = None
     model: str | None = None
+    labels: str | None = None
     bundle: str | None = None
     seed: int | None = None
 

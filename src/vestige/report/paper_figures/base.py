@@ -17,6 +17,7 @@ from vestige.report.words import cut, listed, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "forest",
     "legend",
     "lines",
+    "plain_ticks",
     "scatter",
     "style",
 ]
@@ -194,7 +196,7 @@ def legend(axes: Axes, items: Sequence[tuple[str, int, str, bool, bool]], *, col
     ]
     axes.legend(
         handles,
-        [cut(words, _LABEL) for words, *_ in items],
+        [cut(words, _LABEL if columns > 1 else 2 * _LABEL) for words, *_ in items],
         loc="lower left",
         bbox_to_anchor=(-0.02, 1.0),
         ncols=columns,
@@ -206,6 +208,14 @@ def legend(axes: Axes, items: Sequence[tuple[str, int, str, bool, bool]], *, col
         borderaxespad=0.15,
         labelcolor=INK,
     )
+
+
+def plain_ticks(axis: Axis) -> None:
+    """Decimal numbers at the powers of ten of a log axis."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def key_rows(items: Sequence[object], columns: int) -> int:
@@ -249,6 +259,8 @@ def forest(
             text.set_color(INK)
         if limits is not None:
             axes.set_xlim(*limits)
+        elif rows and all(mark.value == 0 for _, marks in rows for mark in marks):
+            axes.set_xlim(-0.02, 1.0)
         for place in range(len(rows)):
             axes.axhline(place, color=RULE, linewidth=0.5, zorder=0)
         if reference is not None:
@@ -267,6 +279,7 @@ def forest(
         axes.set_xlabel(axis, fontsize=10)
         if log:
             axes.set_xscale("log")
+            plain_ticks(axes.xaxis)
         else:
             axes.locator_params(axis="x", nbins=6)
         axes.spines["left"].set_visible(False)

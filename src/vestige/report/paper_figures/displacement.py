@@ -8,7 +8,15 @@ from statistics import median
 import numpy as np
 
 from vestige.report.drawing import ACCENT, BAND, INK, MUTED, RULE, Panel
-from vestige.report.paper_figures.base import Mark, PaperFigure, canvas, figure_of, finish, forest
+from vestige.report.paper_figures.base import (
+    Mark,
+    PaperFigure,
+    canvas,
+    figure_of,
+    finish,
+    forest,
+    plain_ticks,
+)
 from vestige.study.ledger import Ledger
 from vestige.study.ledger_rows import DisplacementRow
 
@@ -38,7 +46,7 @@ def _scheme() -> Panel:
     boxes = (
         (0.02, 0.62, "full model", "trained on D"),
         (0.02, 0.08, "unlearned", "full, then a method"),
-        (0.62, 0.35, "oracle", "trained on D without D_F"),
+        (0.62, 0.35, "oracle", "trained without D_F"),
     )
     with canvas(height=2.3, left=0.1, bottom=0.05, top=0.05) as (figure, axes):
         axes.set_axis_off()
@@ -92,6 +100,7 @@ def _paths(rows: Sequence[DisplacementRow], view: str) -> Panel | None:
     said = []
     with canvas(height=3.5) as (figure, axes):
         axes.set_yscale("log")
+        plain_ticks(axes.yaxis)
         if noises:
             low, high = min(noises), max(noises)
             axes.axhspan(low, high * 1.001 if low == high else high, color=BAND, linewidth=0)

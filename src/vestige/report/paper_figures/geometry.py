@@ -19,14 +19,21 @@ def _rows(ledger: Ledger) -> list[SuppressionRow]:
     return matched or list(everything)
 
 
-def _runs(rows: Sequence[SuppressionRow]) -> list[str]:
-    return list(dict.fromkeys(_name(row) for row in rows))
-
-
-def _name(row: SuppressionRow) -> str:
-    more = " ".join(part for part in (row.bundle or "", f"s{row.seed}" if row.seed else "") if part)
-    words = row.run.replace("__", " ").replace("_", " ")
-    return f"{words} {more}".strip()
+def _names(rows: Sequence[SuppressionRow]) -> dict[int, str]:
+    """Row id -> a name: method, bundle and seed; the model and the labels where rows differ in them."""
+    models = len({row.model for row in rows}) > 1
+    labels = len({row.labels for row in rows}) > 1
+    found = {}
+    for row in rows:
+        parts = [
+            row.run.replace("__", " ").replace("_", " "),
+            row.bundle or "",
+            f"s{row.seed}" if row.seed else "",
+            (row.model or "") if models else "",
+            (row.labels or "") if labels and row.labels != "semantic" else "",
+        ]
+        found[row.id] = " ".join(part for part in parts if part)
+    return found
 
 
 def _both(rows: Sequence[SuppressionRow]) -> list[SuppressionRow]:
@@ -36,17 +43,18 @@ def _both(rows: Sequence[SuppressionRow]) -> list[SuppressionRow]:
 def figure_4(ledger: Ledger) -> PaperFigure:
     """Suppression against progress; aligned coefficient against residual."""
     rows = _rows(ledger)
-    runs = _runs(rows)
+    names = _names(rows)
+    runs = list(dict.fromkeys(names.values()))
     points: list[Point] = []
     guides = []
     for row in _both(rows):
         if row.s is None or row.progress_f is None:
             continue
-        place = runs.index(_name(row))
+        place = runs.index(names[row.id])
         held = Point(
             x=row.s,
             y=row.progress_f,
-            group=_name(row),
+            group=names[row.id],
             series=place,
             marker=MARKERS[place % len(MARKERS)],
             x_low=row.s_lo,
@@ -65,7 +73,7 @@ def figure_4(ledger: Ledger) -> PaperFigure:
             caption="Held-out suppression and progress; open: development suppression",
             alternative="Suppression against progress on F. "
             + "; ".join(
-                f"{_name(row)}: development {row.text('dev_s') or 'unknown'}, held out {row.text('s')}, "
+                f"{names[row.id]}: development {row.text('dev_s') or 'unknown'}, held out {row.text('s')}, "
                 f"progress {row.text('progress_f')}"
                 for row in _both(rows)
             )
@@ -76,11 +84,11 @@ def figure_4(ledger: Ledger) -> PaperFigure:
             columns=2,
         )
     return figure_of(
-        "4", [("suppression against progress", first), ("direction of the change", _direction(rows, runs))]
+        "4", [("suppression against progress", first), ("direction of the change", _direction(rows, names))]
     )
 
 
-def _direction(rows: Sequence[SuppressionRow], runs: Sequence[str]) -> Panel | None:
+def _direction(rows: Sequence[SuppressionRow], names: dict[int, str]) -> Panel | None:
     known = [row for row in _both(rows) if row.aligned_a is not None and row.residual is not None]
     view = "F and G together"
     if not known:
@@ -94,7 +102,7 @@ def _direction(rows: Sequence[SuppressionRow], runs: Sequence[str]) -> Panel | N
     for row in known:
         lines.append(
             (
-                _name(row),
+                names[row.id],
                 [
                     Mark(value=row.aligned_a or 0.0, low=row.aligned_a_lo, high=row.aligned_a_hi),
                     Mark(
@@ -114,7 +122,8 @@ def _direction(rows: Sequence[SuppressionRow], runs: Sequence[str]) -> Panel | N
         caption=f"Aligned coefficient and relative residual on {view}",
         alternative=f"On {view}. "
         + "; ".join(
-            f"{_name(row)}: aligned {row.text('aligned_a')}, residual {row.text('residual')}" for row in known
+            f"{names[row.id]}: aligned {row.text('aligned_a')}, residual {row.text('residual')}"
+            for row in known
         )
         + ".",
         axis="coefficient",
@@ -137,6 +146,7 @@ PARTS = (
 def figure_s9(ledger: Ledger) -> PaperFigure:
     """Six diagnostics, circles F, squares G."""
     rows = _rows(ledger)
+    names = _names(rows)
     panels: list[tuple[str, Panel | None]] = []
     for title, column, bounded in PARTS:
         found: dict[str, list[Mark]] = {}
@@ -144,7 +154,7 @@ def figure_s9(ledger: Ledger) -> PaperFigure:
             value = getattr(row, column)
             if value is None or row.view not in ("f", "g"):
                 continue
-            found.setdefault(_name(row), []).append(
+            found.setdefault(names[row.id], []).append(
                 Mark(
                     value=value,
                     low=getattr(row, f"{column}_lo") if bounded else None,
@@ -172,14 +182,15 @@ def figure_s9(ledger: Ledger) -> PaperFigure:
 def figure_s10(ledger: Ledger) -> PaperFigure:
     """Development against held-out suppression; on the diagonal they agree."""
     rows = [row for row in _both(_rows(ledger)) if row.dev_s is not None and row.s is not None]
-    runs = _runs(rows)
+    names = _names(rows)
+    runs = list(dict.fromkeys(names.values()))
     points = [
         Point(
             x=row.s or 0.0,
             y=row.dev_s or 0.0,
-            group=_name(row),
-            series=runs.index(_name(row)),
-            marker=MARKERS[runs.index(_name(row)) % len(MARKERS)],
+            group=names[row.id],
+            series=runs.index(names[row.id]),
+            marker=MARKERS[runs.index(names[row.id]) % len(MARKERS)],
             x_low=row.s_lo,
             x_high=row.s_hi,
         )
@@ -192,7 +203,7 @@ def figure_s10(ledger: Ledger) -> PaperFigure:
             key="s10",
             caption="Suppression on held-out and development rows",
             alternative="Held-out against development suppression. "
-            + "; ".join(f"{_name(row)}: {row.text('s')} against {row.text('dev_s')}" for row in rows)
+            + "; ".join(f"{names[row.id]}: {row.text('s')} against {row.text('dev_s')}" for row in rows)
             + ".",
             x_axis="held-out suppression",
             y_axis="development suppression",

@@ -112,6 +112,7 @@ def figure_2(ledger: Ledger) -> PaperFigure:
 
 
 Cell = tuple[str, str, str, str, str, int]
+"""Model, data, labels, bundle (and seed, where known), method, which of equal names."""
 
 
 def _cells(rows: Sequence[SchemaRow], view: str, *, main: bool) -> dict[Cell, dict[str, SchemaRow]]:
@@ -123,12 +124,12 @@ def _cells(rows: Sequence[SchemaRow], view: str, *, main: bool) -> dict[Cell, di
     for row in rows:
         if row.view != view:
             continue
+        bundle = row.bundle if row.seed is None else f"{row.bundle} s{row.seed}"
+        whose = (row.model, row.dataset, row.labels, bundle, row.method)
         place = 0
-        while row.schema_ in found.get(
-            (row.model, row.dataset, row.labels, row.bundle, row.method, place), {}
-        ):
+        while row.schema_ in found.get((*whose, place), {}):
             place += 1
-        key = (row.model, row.dataset, row.labels, row.bundle, row.method, place)
+        key = (*whose, place)
         found.setdefault(key, {})[row.schema_] = row
     if main:
         methods = [key[4] for key in found]
@@ -257,7 +258,7 @@ def figure_s4(ledger: Ledger) -> PaperFigure:
                     key=f"s4-{place}",
                     caption=name[:1].upper() + name[1:],
                     axis=axis,
-                    log="mass" in name and _positive(rows, columns),
+                    log="mass" in name and _wide(rows, columns),
                 ),
             )
             for place, (name, columns, axis) in enumerate(parts)
@@ -265,10 +266,10 @@ def figure_s4(ledger: Ledger) -> PaperFigure:
     )
 
 
-def _positive(rows: Sequence[LabelRow], columns: tuple[str, str]) -> bool:
-    """Whether every value can stand on a log axis."""
-    values = [getattr(row, column) for row in rows for column in columns]
-    return all(value is None or value > 0 for value in values)
+def _wide(rows: Sequence[LabelRow], columns: tuple[str, str]) -> bool:
+    """Whether every value can stand on a log axis, and they span more than a power of ten."""
+    values = [value for row in rows for column in columns if (value := getattr(row, column)) is not None]
+    return bool(values) and min(values) > 0 and max(values) > 20 * min(values)
 
 
 def figure_s5(ledger: Ledger) -> PaperFigure:

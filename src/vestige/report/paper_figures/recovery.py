@@ -145,7 +145,8 @@ def _contrasts(ledger: Ledger) -> Panel | None:
             ("a class", 2, "D", False, False),
         ],
         pitch=0.42,
-        label_width=2.0,
+        label_width=2.6,
+        width=5.6,
     )
 
 
@@ -188,7 +189,8 @@ def _controls(ledger: Ledger) -> Panel | None:
         alternative="; ".join(f"{label} {marks[0].value:+.3f}" for label, marks in found) + ".",
         axis="adjusted advantage",
         items=[("row interval; thin: classes", 0, "o", False, False), ("difference", 1, "D", False, False)],
-        label_width=2.2,
+        label_width=2.9,
+        width=5.9,
         columns=2,
     )
 
@@ -234,7 +236,7 @@ def _fresh(ledger: Ledger, column: str, key: str, caption: str) -> Panel | None:
         items=[
             (name, series, marker, name == "oracle", False) for name, series, marker, *_ in CHECKPOINT_KEY
         ],
-        label_width=2.1,
+        label_width=2.4,
     )
 
 
@@ -291,29 +293,36 @@ def figure_s11(ledger: Ledger) -> PaperFigure:
 def figure_s12(ledger: Ledger) -> PaperFigure:
     """Controls by setting and pooled, rows of the exposure audit, start probabilities."""
     rows = _control_rows(ledger)
-    found = []
-    for row in rows:
-        pooled = row.k is None
-        where = "pooled" if pooled else f"k {row.k}, seed {row.adapt_seed}"
-        found.append((f"{_control_words(row.quantity)}, {where}", [_control_mark(row, small=not pooled)]))
-    controls = None
-    if found:
-        controls = forest(
-            found,
-            key="s12a",
-            caption="Adjusted advantages and differences: filled pooled, open a setting",
-            alternative="; ".join(f"{label} {marks[0].value:+.3f}" for label, marks in found) + ".",
-            axis="adjusted advantage",
-            items=[("a population", 0, "o", False, False), ("difference", 1, "D", False, False)],
-            label_width=2.2,
-        )
+    controls: list[tuple[str, Panel | None]] = [
+        ("controls", _control_forest([row for row in rows if _subject(row) == subject], subject, place))
+        for place, subject in enumerate(_subjects(rows))
+    ]
     return figure_of(
         "S12",
         [
-            ("controls", controls),
+            *(controls or [("controls", None)]),
             ("exposure audit", _exposure(ledger)),
             ("start probabilities", _starts(ledger)),
         ],
+    )
+
+
+def _control_forest(rows: Sequence[ControlRow], subject: str, place: int) -> Panel:
+    found = []
+    for row in rows:
+        pooled = row.k is None
+        where = "pooled" if pooled else f"k {row.k}, s{row.adapt_seed}"
+        found.append((f"{_control_words(row.quantity)}, {where}", [_control_mark(row, small=not pooled)]))
+    return forest(
+        found,
+        key=f"s12a-{place}",
+        caption=f"{subject}: adjusted advantages and differences; filled pooled, open a setting",
+        alternative=f"{subject}. "
+        + "; ".join(f"{label} {marks[0].value:+.3f}" for label, marks in found)
+        + ".",
+        axis="adjusted advantage",
+        items=[("a population", 0, "o", False, False), ("difference", 1, "D", False, False)],
+        label_width=2.2,
     )
 
 
