@@ -61,7 +61,12 @@ def units(folder: Folder) -> Finding:
             if name.endswith("-evaluation"):
                 given = {row for row, view, _ in rows if view == "G"}
                 found.need(given == set(supplied), f"views/{name}: G is not the rows that were named")
-    paths = sorted(folder.root.glob("nodes/embeddings-*/vectors.parquet"))
+    encoder = folder.json("clusters.json")["encoder"] if folder.has("clusters.json") else None
+    paths = [
+        folder.root / "nodes" / name / "vectors.parquet"
+        for name, record in folder.nodes.items()
+        if record["kind"] == "embeddings" and encoder in (None, record["identity"]["encoder"])
+    ]
     needed = [name for name in folder.views if supplied is None or name.endswith("-development")]
     if not paths:
         if needed or folder.has("clusters.json"):
@@ -81,7 +86,8 @@ def _vectors(path: Path, found: Finding) -> Vectors:
 
     table = pq.read_table(path)
     rows = table["row_id"].to_pylist()
-    values = np.array(table["vector"].to_pylist(), dtype=np.float64)
+    flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    values = flat.reshape(len(rows), -1).astype(np.float64)
     norms = np.linalg.norm(values, axis=1, keepdims=True)
     found.need(float(np.abs(norms - 1).max()) < 1e-5, "sentence vectors that are not of length 1")
     identity = json.loads((path.parent / "record.json").read_bytes())["identity"]
