@@ -107,19 +107,18 @@ def _attack(
     as_json: bool,
 ) -> None:
     from vestige.cli.console import Progress
-    from vestige.study.attack import attack_folder
+    from vestige.study.attack import attack_folder, folders_with
     from vestige.study.runner import Execution
-    from vestige.study.store import run_folders
 
     records: dict[str, RecoveryRecord] = {}
     failures: list[Any] = []
     with Progress(1.0) as progress:
-        for arm, root in run_folders(folder).items():
+        for arm, (root, labels) in folders_with(folder, methods or None).items():
             made, failed = attack_folder(
                 root,
                 verb,
                 {name: value for name, value in changes.items() if value is not None},
-                methods=methods or None,
+                methods=labels,
                 bundles=None if bundles is None else tuple(part.strip() for part in bundles.split(",")),
                 seeds=_numbers(seeds, "--seeds"),
                 execution=Execution(jobs=jobs, threads=threads),

@@ -16,13 +16,13 @@ from vestige.study.protocol import load_backend
 from vestige.study.recovery import recover, recovery_name, stored_plan, targets
 from vestige.study.recovery_plan import RecoveryPlan, check_recovery
 from vestige.study.runner import Execution, note_failures, open_folder, stopped, team
-from vestige.study.store import Store
+from vestige.study.store import Store, run_folders
 
 if TYPE_CHECKING:
     from vestige.study.pool import Reporter
     from vestige.study.recovery import Target
 
-__all__ = ["attack_folder"]
+__all__ = ["attack_folder", "folders_with"]
 
 Verb = Literal["recover", "fresh-head"]
 
@@ -65,6 +65,26 @@ def attack_folder(
             raise stopped(store) from None
         note_failures(store, made.nodes, made.failures)
         return made.records, tuple(made.failures)
+
+
+def folders_with(
+    root: str | Path, methods: Sequence[str] | None
+) -> dict[str, tuple[Path, tuple[str, ...] | None]]:
+    """Run folders of a study, by arm ("" without arms), with those of `methods` that each has evaluated.
+
+    Arms that have none of them are left out. Raises InputError for a label that no arm has.
+    """
+    found = run_folders(root)
+    if methods is None:
+        return {arm: (folder, None) for arm, folder in found.items()}
+    labels = {
+        arm: tuple(dict.fromkeys(item.label for item in targets(Store.reading(folder))))
+        for arm, folder in found.items()
+    }
+    known = tuple(dict.fromkeys(label for mine in labels.values() for label in mine))
+    asked = chosen_labels(methods, known, "--method")
+    mine = {arm: tuple(label for label in asked if label in labels[arm]) for arm in found}
+    return {arm: (folder, mine[arm]) for arm, folder in found.items() if mine[arm]}
 
 
 def _chosen(

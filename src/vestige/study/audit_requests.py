@@ -96,7 +96,7 @@ def reserved(folder: Folder) -> Finding:
     labels = sorted({*held, *(f"{item:02d}" if isinstance(item, int) else item for item in asked)})
     for label in labels:
         found.need(not folder.has(f"requests/{label}.json"), f"a request of reserved bundle {label}")
-        for kind in ("views", "assessments"):
+        for kind in ("views", "assessments", "recovery"):
             traces = list((folder.root / kind).glob(f"{label}-*"))
             found.need(not traces, f"{kind} of reserved bundle {label}")
         found.need(

@@ -429,5 +429,6 @@ def refuse_reserved(store: Store) -> None:
 
 
 def _results(store: Store, label: str) -> list[str]:
-    found = [*store.root.glob(f"assessments/{label}-*"), *store.root.glob(f"views/{label}-*")]
+    kinds = ("assessments", "views", "recovery")
+    found = [path for kind in kinds for path in sorted(store.root.glob(f"{kind}/{label}-*"))]
     return [path.relative_to(store.root).as_posix() for path in found]

@@ -17,7 +17,7 @@ from vestige.attacks.records import SEEN, SWAP, UNSEEN, RecoveryRecord
 from vestige.cli.app import run
 from vestige.contracts import Interval, Undefined
 from vestige.errors import InputError
-from vestige.study.attack import attack_folder
+from vestige.study.attack import attack_folder, folders_with
 from vestige.study.plan import Plan
 from vestige.study.recovery import recovery_name, stored_plan, targets
 from vestige.study.recovery_measure import CHECKPOINTS, Curves, curves_of, measured
@@ -401,3 +401,24 @@ def test_the_plan_section_reads_bundles_as_numbers(make_plan: Callable[..., Plan
     with pytest.raises(InputError, match="did you mean 'budgets'"):
         make_plan(recovery={"budget": [1]})
     assert make_plan(recovery=None).recovery is None
+
+
+def test_arms_are_attacked_where_they_have_the_method(recovered_once: Path, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        shutil.copytree(recovered_once, tmp_path / "arms" / name)
+    entries = tmp_path / "arms/other/evaluations.json"
+    entries.write_text(entries.read_text().replace('"SimNPO"', '"GradDiff"'))
+    (tmp_path / "sweep.json").write_text(json.dumps({"arms": ["one", "other"]}))
+    assert folders_with(tmp_path, ["SimNPO"]) == {"one": (tmp_path / "arms/one", ("SimNPO",))}
+    assert set(folders_with(tmp_path, None)) == {"one", "other"}
+    assert folders_with(tmp_path, ["SimNPO", "GradDiff"])["other"][1] == ("GradDiff",)
+    with pytest.raises(InputError, match="did you mean 'SimNPO'"):
+        folders_with(tmp_path, ["SimNP"])
+
+
+def test_a_reserved_bundle_leaves_no_recovery(recovered: Path) -> None:
+    from test_study_audit import fails, reseal
+
+    shutil.copy(recovered / f"{NAME}.json", recovered / "recovery/03-s17-simnpo.json")
+    reseal(recovered)
+    assert fails(recovered, "reserved")
