@@ -198,7 +198,8 @@ def load_backbone(
     try:
         with quiet_loading():
             source = _plain_source(location)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(source, revision=revision)
+            if tokenizer is None:
+                tokenizer = transformers.AutoTokenizer.from_pretrained(source, revision=revision)
             model = _loader(task, source, revision).from_pretrained(
                 source,
                 revision=revision,
