@@ -43,7 +43,8 @@ def displacements() -> list[dict[str, object]]:
     return [
         {
             "model": model, "dataset": "banking77", "labels": "semantic", "granularity": name,
-            "bundle": "b01", "seed": 17, "d0_f": value * scale, "d0_f_lo": value * scale * 0.9, "d0_f_hi": value * scale * 1.1,
+            "bundle": "b01", "seed": 17, "d0_f": value * scale, "d0_f_lo": value * scale * 0.9,
+            "d0_f_hi": value * scale * 1.1,
             "d0_g": value * scale * 0.8, "acc_full": 0.93, "acc_oracle": 0.92, "noise_f": 0.003,
             "noise_g": 0.006,
         }
