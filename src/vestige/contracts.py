@@ -279,7 +279,7 @@ ViewTables = Mapping[View, Floats]
 class SeedModels:
     """Models of one request and one method by training seed, aligned by row and option.
 
-    gold: view -> (N,) integer columns. random: models built for a seed and not trained, where there are any.
+    gold: view -> (N,) integer columns. random: models with random weights, untrained, where there are any.
     """
 
     gold: Mapping[View, NDArray[np.intp]]

@@ -14,6 +14,7 @@ from vestige.contracts import Floats, MethodSettings, Objective, Record, Unlearn
 from vestige.decision.schema import Schema
 from vestige.errors import MissingDependency
 from vestige.methods import METHODS
+from vestige.seeds import stable_seed
 from vestige.study.plan import checked
 from vestige.study.protocol import OnEpoch, Progress, Rows, Score
 from vestige.study.steps import STEPS, write_steps
@@ -78,9 +79,19 @@ class TorchBackend:
         from vestige.models.decision import ModelSettings, build_decision_model
 
         assert isinstance(model, ModelSettings)
+        built = build_decision_model(model, seed=seed)
+        # A fresh model answers by its backbone's own similarity, alike at every seed: that is no random one.
+        random = self._torch.Generator().manual_seed(stable_seed("random model", seed))
+        drawn = 0
+        with self._torch.no_grad():
+            for _, weight in sorted(built.named_parameters()):
+                if weight.requires_grad and weight.dim() > 1:
+                    values = self._torch.randn(weight.shape, generator=random) / weight.shape[-1] ** 0.5
+                    weight.copy_(values.to(weight))
+                    drawn += weight.numel()
         shutil.rmtree(folder / MODEL, ignore_errors=True)
-        build_decision_model(model, seed=seed).save(folder / MODEL)
-        return {}
+        built.save(folder / MODEL)
+        return {"drawn_parameters": drawn}
 
     def train(
         self,

@@ -92,8 +92,8 @@ class Plan(Record):
     methods of a confirmation, else none). primary_seed: decides eligibility; default the first seed.
     arm, scale: which arm of a sweep this is and what it was scaled to, filled in when a study is read. about:
     one line for listings. draws: bootstrap resamples. candidates: candidate sets that the finished models are
-    scored under, S0 (all options) among them. seed_metrics: score the untrained model of each seed as well,
-    for ZRF. recovery: adapt the checkpoints after they were assessed, on few rows of the deleted classes.
+    scored under, S0 (all options) among them. seed_metrics: score a random model of each seed too, for ZRF.
+    recovery: adapt the checkpoints after they were assessed, on few rows of the deleted classes.
     """
 
     name: str

@@ -76,7 +76,7 @@ class Backend(Protocol):
         ...
 
     def build(self, *, schema: Schema, model: Record, seed: int, folder: Path) -> dict[str, Any]:
-        """Save in `folder` the model that `train` of this seed starts from, untrained."""
+        """Save in `folder` an untrained model whose trainable weights are drawn at random for this seed."""
         ...
 
     def train(

@@ -1,4 +1,4 @@
-"""Nodes of models that were built for a seed and never trained: what ZRF compares with."""
+"""Nodes of models with random trainable weights, never trained: what ZRF compares with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["BuildWork", "random_node"]
 
 @dataclass(frozen=True)
 class BuildWork:
-    """Build the model that training of a seed starts from, and save it."""
+    """Build a model, draw its trainable weights at random for a seed, and save it."""
 
     seed: int
 
@@ -30,11 +30,11 @@ class BuildWork:
 
 
 def random_node(setting: Setting, seed: int) -> Node:
-    """The untrained model of a seed. The task settings are no part of its identity."""
+    """The random model of a seed. The task settings are no part of its identity."""
     identity = {name: value for name, value in setting.base.items() if name != "training"}
     return Node(
         kind="random",
-        label=f"untrained model, seed {seed}",
+        label=f"random model, seed {seed}",
         identity={**identity, "seed": seed},
         work=BuildWork(seed),
     )

@@ -161,7 +161,7 @@ def test_zrf_of_the_untrained_model_itself_is_1_and_of_a_disjoint_one_0() -> Non
     same = metric.compute(SeedModels(gold=gold, unlearned=sure, oracle=other, random=sure))
     assert (same.value, same.beside["oracle"]) == (1.0, pytest.approx(0.0, abs=1e-9))
     missing = metric.compute(SeedModels(gold=gold, unlearned=sure, oracle=other))
-    assert missing.value == Undefined(undefined="no untrained model of the same seed")
+    assert missing.value == Undefined(undefined="no random model of the same seed")
 
 
 @pytest.mark.parametrize("name", ["klom", "u_lira", "membership_auc", "tow", "zrf"])

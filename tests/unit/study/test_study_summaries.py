@@ -154,7 +154,7 @@ def test_seed_metrics_of_two_seeds(confirmed_once: Path) -> None:
     for method in summary.methods:
         assert set(method.metrics) == {"klom", "u_lira", "membership_auc", "tow", "zrf"}
         assert "at least 8" in method.metrics["klom"].value.undefined
-        assert method.metrics["zrf"].value == Undefined(undefined="no untrained model of the same seed")
+        assert method.metrics["zrf"].value == Undefined(undefined="no random model of the same seed")
         found = []
         for seed in (17, 42):
             tables = sources(confirmed_once, f"{method.bundle}-s{seed}")

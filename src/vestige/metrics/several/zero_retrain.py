@@ -1,4 +1,4 @@
-"""ZRF: how much a model's answers on F look like those of a model that was never trained."""
+"""ZRF: how much a model's answers on F look like those of a random model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["zero_retrain_forgetting"]
 
 
 def zero_retrain_forgetting(model: ViewTables, random: ViewTables) -> float:
-    """1 - mean over F rows of the base-2 Jensen-Shannon divergence to the untrained model. In [0, 1]."""
+    """1 - mean over F rows of the base-2 Jensen-Shannon divergence to the random model. In [0, 1]."""
     return 1 - float(js2(model["F"], random["F"]).mean())
 
 
@@ -22,7 +22,7 @@ def _zrf(models: SeedModels) -> SeedEstimate:
     rows = {"F": len(models.gold["F"])}
     shared = sorted(set(models.unlearned) & set(models.random))
     if not shared or not rows["F"]:
-        reason = "no untrained model of the same seed" if not shared else "no rows"
+        reason = "no random model of the same seed" if not shared else "no rows"
         return SeedEstimate(value=Undefined(undefined=reason), rows=rows)
 
     def over(group: Mapping[int, ViewTables]) -> list[float]:
@@ -46,10 +46,10 @@ SEED_METRICS.register(
         name="zrf",
         title="Zero-retrain forgetting (ZRF)",
         definition=(
-            "mean over seeds of 1 - mean base-2 Jensen-Shannon divergence on F to the model of that seed "
-            "before any task training"
+            "mean over seeds of 1 - mean base-2 Jensen-Shannon divergence on F to a model of that seed "
+            "with random trainable weights"
         ),
-        source="Chundawat et al. 2023; base 2 and the pretrained backbone of the untrained model ours",
+        source="Chundawat et al. 2023; base 2 and what is random in the random model ours",
         direction="",
         views=("F",),
         needs=("unlearned", "random"),
