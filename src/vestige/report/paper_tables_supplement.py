@@ -268,6 +268,9 @@ def suppression(ledger: Ledger) -> PaperTable:
     notes = []
     if rows and not matched:
         notes.append("Nothing was matched here: development suppression is not recorded.")
+    missed = sorted({row.run for row in rows if row.unmatched})
+    if missed:
+        notes.append(f"Unmatched, more than 0.1 from the target: {', '.join(missed)}.")
     return paper_table(
         "S8",
         files={"table-s8": csv_of(SuppressionRow, rows)},

@@ -406,17 +406,19 @@ def schema_rows(items: Sequence[Measured]) -> list[SchemaRow]:
 
 
 def suppression_rows(
-    items: Sequence[Measured], development: dict[tuple[str, str], float]
+    items: Sequence[Measured], development: dict[tuple[str, str], tuple[float, bool]]
 ) -> list[SuppressionRow]:
     """Suppression and geometry of class deletions, three rows a configuration: both views, F, G.
 
-    development: (place of the assessment, label) -> suppression on development rows, where it was recorded.
+    development: (place of the assessment, label) -> suppression on development rows, where it was recorded,
+    and whether it missed the target that it was matched to.
     """
     found: list[SuppressionRow] = []
     for item in _whole(items):
         if item.granularity != "class" or not item.record.has_oracle:
             continue
         for model in item.tested:
+            known = development.get((item.place, model.label))
             for view in ("FG", "F", "G"):
                 filled = Filled()
                 filled.put("s", model.metrics.get(f"suppression.{view}"), row=True, unit="_class")
@@ -432,18 +434,19 @@ def suppression_rows(
                 single = [view] if view != "FG" else ["F", "G"]
                 errors = [number_of(model.metrics.get(f"identity_error.{one}")) for one in single]
                 zeros = [number_of(model.metrics.get(f"zero_displacement_rows.{one}")) for one in single]
-                known = [value for value in errors if value is not None]
+                worst = [value for value in errors if value is not None]
                 found.append(
                     SuppressionRow(
                         id=len(found) + 1,
                         dataset=item.dataset,
                         run=model.label,
                         view=view.lower(),
-                        dev_s=development.get((item.place, model.label)),
+                        dev_s=known[0] if known else None,
+                        unmatched=known[1] if known else None,
                         feasible=None
                         if str(model.decision).startswith("undefined")
                         else model.decision != "infeasible",
-                        identity_error=max(known) if known else None,
+                        identity_error=max(worst) if worst else None,
                         labels=item.labels,
                         zero_rows=None if None in zeros else int(sum(value or 0 for value in zeros)),
                         model=item.key,

@@ -276,6 +276,7 @@ class SuppressionRow(LedgerRow):
         "residual_only",
         "magnitude_only",
         "squared_error",
+        "unmatched",
         "model",
         "labels",
         "bundle",
@@ -306,6 +307,7 @@ class SuppressionRow(LedgerRow):
     residual_only: Number = None
     magnitude_only: Number = None
     squared_error: Number = None
+    unmatched: bool | None = None
     model: str | None = None
     labels: str | None = None
     bundle: str | None = None
@@ -567,6 +569,7 @@ class TuningRow(LedgerRow):
     feasible: bool
     chosen: bool
     suppression: Number = None
+    temperature: Number = None
 
 
 class StepRow(LedgerRow):

@@ -180,17 +180,23 @@ def tuning_rows(runs: Sequence[Run]) -> list[TuningRow]:
     for run in runs:
         tuning = run.json("tuning.json")
         for method in tuning["methods"] if tuning else ():
-            best = method.get("settings")
+            best, chosen = method.get("settings"), method.get("chosen")
             for point in method["points"]:
                 settings = point["settings"]
                 for epoch in point["epochs"]:
-                    same = best == {**settings, "epochs": epoch["epoch"]}
+                    own = {**settings, **epoch.get("settings", {})}
+                    same = (
+                        best is not None
+                        and chosen is not None
+                        and chosen["epoch"] == epoch["epoch"]
+                        and all(best.get(name) == value for name, value in own.items() if name != "epochs")
+                    )
                     found.append(
                         TuningRow(
                             dataset=str(run.json("data.json", {}).get("name") or ""),
                             model=model_names(_model(run))[0],
                             method=method["title"],
-                            **{field: _setting(settings.get(field)) for field in FIELDS},
+                            **{field: _setting(own.get(field)) for field in FIELDS},
                             epoch=epoch["epoch"],
                             od_f=epoch["od_f"],
                             od_g=epoch["od_g"],
@@ -200,6 +206,7 @@ def tuning_rows(runs: Sequence[Run]) -> list[TuningRow]:
                             feasible=epoch["feasible"],
                             chosen=same,
                             suppression=_suppression_of(epoch),
+                            temperature=own.get("temperature"),
                             origin=f"{run.arm}/tuning.json" if run.arm else "tuning.json",
                         )
                     )
@@ -215,9 +222,10 @@ def _suppression_of(epoch: Mapping[str, Any]) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def development_suppression(items: Sequence[Measured]) -> dict[tuple[str, str], float]:
-    """(place of the assessment, label) -> suppression of the same method and settings on development rows."""
-    known: dict[tuple[str, str], float] = {}
+def development_suppression(items: Sequence[Measured]) -> dict[tuple[str, str], tuple[float, bool]]:
+    """(place of the assessment, label) -> suppression of the same method and settings on development rows,
+    and whether it missed the target that it was matched to."""
+    known: dict[tuple[str, str], tuple[float, bool]] = {}
     for item in items:
         known |= _recorded(item.run)
     found = {}
@@ -235,9 +243,9 @@ def _canonical(settings: Mapping[str, Any]) -> str:
     return json.dumps(dict(settings), sort_keys=True)
 
 
-def _recorded(run: Run) -> dict[tuple[str, str], float]:
+def _recorded(run: Run) -> dict[tuple[str, str], tuple[float, bool]]:
     """(method, settings) -> development suppression: of tuning candidates, of matched or frozen records."""
-    found: dict[tuple[str, str], float] = {}
+    found: dict[tuple[str, str], tuple[float, bool]] = {}
     tuning = run.json("tuning.json")
     for method in tuning["methods"] if tuning else ():
         for point in method["points"]:
@@ -245,12 +253,13 @@ def _recorded(run: Run) -> dict[tuple[str, str], float]:
                 value = _suppression_of(epoch)
                 if value is not None:
                     settings = {**point["settings"], "epochs": epoch["epoch"]}
-                    found[method["method"], _canonical(settings)] = value
+                    found[method["method"], _canonical(settings)] = value, False
     for path in sorted([*run.root.glob("frozen*.json"), *run.root.glob("matched*.json")]):
         for method in run.json(path.name).get("methods", ()):
             value = _suppression_of(method)
             if value is not None and method.get("settings"):
-                found[method["method"], _canonical(method["settings"])] = value
+                missed = bool(method.get("unmatched"))
+                found[method["method"], _canonical(method["settings"])] = value, missed
     return found
 
 

@@ -407,8 +407,9 @@ def lines(
     height: float = 2.9,
     y_limits: tuple[float, float] | None = None,
     ticks: Sequence[float] = (),
+    log_x: bool = False,
 ) -> Panel:
-    """Lines over one x axis, their groups in a key."""
+    """Lines over one x axis, their groups in a key. log_x: a log axis, for x above 0."""
     groups: dict[str, Line] = {}
     for item in series:
         if item.group:
@@ -433,6 +434,9 @@ def lines(
         axes.set_xlabel(x_axis, fontsize=10)
         axes.set_ylabel(y_axis, fontsize=10)
         axes.locator_params(axis="y", nbins=5)
+        if log_x:
+            axes.set_xscale("log")
+            plain_ticks(axes.xaxis)
         if ticks:
             axes.set_xticks(list(ticks))
         if y_limits is not None:

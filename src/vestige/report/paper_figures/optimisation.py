@@ -43,6 +43,8 @@ def _heat(rows: Sequence[TuningRow], caption: str, place: int) -> Panel | None:
     points = list(dict.fromkeys((row.learning_rate, row.beta, row.retain_weight) for row in known))
     values = sorted({float(row.objective or 0.0) for row in known})
     low, high = values[0], values[-1]
+    if all(row.temperature is not None for row in known):
+        return _by_temperature(known, caption, place)
     epochs = max(row.epoch for row in known)
     best = min((row for row in known if row.feasible), key=lambda row: row.objective or 0.0, default=None)
     with canvas(max(5.0, 2.2 + 0.3 * epochs), 0.95 + 0.25 * len(points), left=1.85, bottom=0.48, top=0.4) as (
@@ -81,13 +83,14 @@ def _heat(rows: Sequence[TuningRow], caption: str, place: int) -> Panel | None:
                     markeredgewidth=1.4,
                 )
         axes.text(
-            0,
+            1,
             1.02,
             f"objective {low:.3f} (dark) to {high:.3f} (pale); x infeasible, ring chosen",
             transform=axes.transAxes,
             fontsize=8.5,
             color=MUTED,
             va="bottom",
+            ha="right",
         )
         said = f"{len(known)} candidates, {sum(row.feasible for row in known)} feasible"
         said += (
@@ -96,6 +99,36 @@ def _heat(rows: Sequence[TuningRow], caption: str, place: int) -> Panel | None:
             else ""
         )
         return finish(figure, f"s8-{place}", caption, f"{caption}: {said}.")
+
+
+def _by_temperature(rows: Sequence[TuningRow], caption: str, place: int) -> Panel:
+    """The objective of a temperature control over its temperatures; a ring marks the chosen one."""
+    ordered = sorted(rows, key=lambda row: row.temperature or 0.0)
+    series = [
+        Line(
+            x=[row.temperature or 0.0 for row in ordered],
+            y=[row.objective or 0.0 for row in ordered],
+            group="every temperature",
+            marker="",
+        )
+    ]
+    series += [
+        Line(x=[row.temperature or 0.0], y=[row.objective or 0.0], group="chosen", series=1, open=True)
+        for row in ordered
+        if row.chosen
+    ]
+    best = next((row for row in ordered if row.chosen), None)
+    said = f"; chosen {best.temperature:g}, objective {best.objective:.3f}" if best and best.objective else ""
+    return lines(
+        series,
+        key=f"s8-{place}",
+        caption=caption,
+        alternative=f"{caption}: {len(rows)} temperatures, "
+        f"{sum(row.feasible for row in rows)} feasible{said}.",
+        x_axis="temperature, log axis",
+        log_x=True,
+        y_axis="objective",
+    )
 
 
 def _point(item: tuple[str, str, str]) -> str:
