@@ -254,3 +254,15 @@ def test_every_study_named_by_a_table_or_figure_is_shipped() -> None:
 
     named = {study for entry in (*TABLES.values(), *FIGURES.values()) for study in entry.studies}
     assert named <= set(shipped_studies())
+
+
+def test_the_guide_lists_which_study_makes_what() -> None:
+    from vestige.report.paper_index import studies_of
+    from vestige.study.source import shipped_studies
+
+    guide = (Path(__file__).parents[3] / "docs/studies.md").read_text(encoding="utf-8")
+    for study in shipped_studies():
+        tables, figures = studies_of(study)
+        if tables or figures:
+            line = f"| `{study}` | {', '.join(tables) or '–'} | {', '.join(figures) or '–'} |"
+            assert line in guide
