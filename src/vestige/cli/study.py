@@ -261,6 +261,7 @@ def run_and_report(study: Study, folder: Path, execution: Execution) -> StudyRun
     """Run with progress on the terminal and write report.html."""
     from vestige.cli.console import Progress
     from vestige.report.html import write_report
+    from vestige.report.paper import read_paper
     from vestige.study.store import refresh_manifest
     from vestige.study.sweep import run_all
 
@@ -276,7 +277,8 @@ def run_and_report(study: Study, folder: Path, execution: Execution) -> StudyRun
         )
         if result.assessments:
             progress.stage("writing the report")
-            write_report(list(result.assessments.values()), folder / "report.html", title=study.name)
+            made = list(result.assessments.values())
+            write_report(made, folder / "report.html", title=study.name, paper=read_paper([folder]))
             refresh_manifest(folder, "report.html")
     return result
 
@@ -359,8 +361,10 @@ def _dry_run(study: Study, folder: Path, as_json: bool) -> None:
         f"\n{total.cells} cells; {total.trainings} trainings and unlearnings{shared}, {total.done} done; "
         f"at most {total.rows:,.0f} training rows of work, {hours} on one device"
     )
-    for basis in total.basis:
+    for basis in total.basis[:3]:
         typer.echo(f"Time from: {basis}")
+    if len(total.basis) > 3:
+        typer.echo(f"and from {len(total.basis) - 3} more (see --json)")
     typer.echo(f"Nothing was written to {folder}")
 
 

@@ -131,14 +131,14 @@ class Node:
         return node_key(self.kind, self.identity)
 
 
-def prepare(plan: Plan, backend: Backend) -> Setting:
-    """Load the data and fill in the settings. Raises InputError."""
+def prepare(plan: Plan, backend: Backend, data: IntentData | None = None) -> Setting:
+    """Load the data and fill in the settings. data: the plan's own, loaded before. Raises InputError."""
     with plan.naming_the_file():
         model = backend.model_settings(plan.model)
         task = backend.task_settings(plan.training)
         for name in [*(entry.method for entry in plan.methods), *plan.tuning.grid]:
             backend.objective(name)
-    data = load_intents(plan.dataset)
+    data = data or load_intents(plan.dataset)
     return Setting(
         plan=plan,
         data=data,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vestige.contracts import MethodSettings
+from vestige.data.intents import IntentData
 from vestige.deletion.requests import DeletionRequest, request_from_json
 from vestige.errors import InputError
 from vestige.seeds import digest
@@ -35,6 +36,7 @@ GPU_FLOPS = 1e14
 """Sustained operations a second that an estimate for a hub model assumes: one data-centre GPU."""
 CPU_FLOPS = 7.5e10
 """The same for the encoders that come in wheels: one CPU core."""
+WHEEL_PARAMETERS = {"minilm": 22.7e6, "smollm2": 134.5e6}
 UNTRAINED = ("assessment",)
 
 
@@ -78,7 +80,7 @@ class Summary:
 
 def outline(plan: Plan, out: str | Path, *, execution: Execution | None = None) -> list[Outline]:
     """What a run would do in `out`, without doing it. Raises InputError."""
-    return _outline(plan, Path(out), execution or Execution())[0]
+    return _outline(plan, Path(out), execution or Execution(), None)[0]
 
 
 def outline_all(
@@ -87,8 +89,10 @@ def outline_all(
     """What a run of every arm would do, and what it comes to."""
     found: list[Outline] = []
     paces: list[Pace] = []
+    loaded: dict[str, IntentData] = {}
     for arm, plan in plans.items():
-        items, pace = _outline(plan, folders[arm], execution or Execution())
+        spec = plan.dataset.to_json()
+        items, pace, loaded[spec] = _outline(plan, folders[arm], execution or Execution(), loaded.get(spec))
         found += items
         paces.append(pace)
     return found, summary(found, paces)
@@ -113,8 +117,10 @@ def summary(found: Sequence[Outline], paces: Sequence[Pace] = ()) -> Summary:
     )
 
 
-def _outline(plan: Plan, out: Path, execution: Execution) -> tuple[list[Outline], Pace]:
-    setting = prepare(plan, load_backend(execution.backend))
+def _outline(
+    plan: Plan, out: Path, execution: Execution, data: IntentData | None
+) -> tuple[list[Outline], Pace, IntentData]:
+    setting = prepare(plan, load_backend(execution.backend), data)
     refuse_impossible(setting)
     store = Store(out)
     pace = _pace(setting, store)
@@ -140,7 +146,7 @@ def _outline(plan: Plan, out: Path, execution: Execution) -> tuple[list[Outline]
             )
         )
 
-    known = _reachable(setting)
+    known = bool(store.nodes()) and _reachable(setting)
     for seed in plan.full_seeds:
         add("full", f"full model, seed {seed}", one, (seed,), full_node(setting, seed) if known else None)
     for bundle in plan.bundles:
@@ -160,7 +166,7 @@ def _outline(plan: Plan, out: Path, execution: Execution) -> tuple[list[Outline]
                 label = f"bundle {bundle}, seed {seed}, {name}"
                 there = store.has(f"assessments/{bundle}-s{seed}{suffix(name)}.json")
                 found.append(Outline("assessment", label, "done" if there else "to do", 0.0, arm=plan.arm))
-    return found, pace
+    return found, pace, setting.data
 
 
 def _dumped(setting: Setting) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -227,7 +233,9 @@ def _pace(setting: Setting, store: Store) -> Pace:
 
 def _parameters(backbone: str) -> tuple[float, float] | None:
     """(parameters, assumed operations a second) of a backbone that is known by name."""
-    from vestige.models.panel import parameters
+    from vestige.models.panel import panel
 
-    found = parameters(backbone)
-    return None if found is None else (found, GPU_FLOPS if "/" in backbone else CPU_FLOPS)
+    if backbone in WHEEL_PARAMETERS:
+        return WHEEL_PARAMETERS[backbone], CPU_FLOPS
+    sizes = {item.hub_id: item.parameters * 1e9 for item in panel()}
+    return (sizes[backbone], GPU_FLOPS) if backbone in sizes else None

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from vestige.errors import InputError
+from vestige.models.panel import panel
 from vestige.study.plan import parse_plan
 from vestige.study.source import shipped_studies
 from vestige.study.sweep import load_study
@@ -170,6 +171,20 @@ def test_shipped_studies_parse() -> None:
             assert study.name == name
             assert study.text == shipped[name]
             assert {plan.scale for plan in study.arms.values()} == {scale or ""}
+
+
+def test_shipped_studies_name_backbones_of_the_panel() -> None:
+    known = {item.hub_id for item in panel()} | {"minilm"}
+    named = [
+        str(plan.model["backbone"])
+        for name in shipped_studies()
+        for plan in load_study(name).arms.values()
+        if "backbone" in plan.model
+    ]
+    assert set(named) <= known
+    granular = load_study("granularity").arms.values()
+    assert {str(plan.model["backbone"]) for plan in granular} == {item.hub_id for item in panel()}
+    assert len(granular) == 60
 
 
 def test_paths_are_taken_from_the_study_file(tmp_path: Path) -> None:
