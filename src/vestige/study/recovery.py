@@ -26,6 +26,8 @@ from vestige.study.recovery_work import (
     FORGOTTEN,
     HEADS,
     SWAPPED,
+    adaptation_cost,
+    fresh_head_cost,
     fresh_head_node,
     parquet,
     read_parquet,
@@ -41,9 +43,9 @@ __all__ = [
     "FOLDER",
     "Recovered",
     "Target",
+    "foreseen",
     "recover",
     "recovery_name",
-    "refuse_unservable",
     "stored_plan",
     "targets",
 ]
@@ -144,11 +146,13 @@ def recover(
     workers: Team,
     report: Reporter,
     plans: Mapping[str, RecoveryPlan] | RecoveryPlan,
+    counted: float = 0.0,
 ) -> Recovered:
     """Adapt what is missing, and write the record of every target that the plan names.
 
-    plans: one for all, or by record name for those to be made. Finished parts are skipped. Raises InputError
-    before any work for a plan that the data cannot serve.
+    plans: one for all, or by record name for those to be made. Finished parts are skipped. counted: work
+    that the reporter's total already holds. Raises InputError before any work for a plan that the data cannot
+    serve.
     """
     known = targets(store)
     pieces: dict[str, _Piece] = {}
@@ -159,7 +163,7 @@ def recover(
             pieces[name] = _piece(setting, store, target, plan)
     nodes = [node for piece in pieces.values() for node in piece.nodes]
     missing = {node.key: node for node in nodes if store.node(node.kind, node.key).record() is None}
-    report.total += sum(node.cost for node in missing.values())
+    report.total += sum(node.cost for node in missing.values()) - counted
     failures = workers.work_through(nodes)
     records = {}
     for name, piece in pieces.items():
@@ -171,11 +175,29 @@ def recover(
     return Recovered(records, nodes, failures)
 
 
-def refuse_unservable(setting: Setting, requests: Mapping[str, DeletionRequest], plan: RecoveryPlan) -> None:
-    """Raise InputError, before any training, for a budget or a control that the data cannot serve."""
+def foreseen(
+    setting: Setting, requests: Mapping[str, DeletionRequest], plan: RecoveryPlan, methods: int
+) -> float:
+    """Work of a plan in training rows, about, all checkpoints of `methods` unlearned models a cell included.
+
+    Raises InputError, before anything is trained, for a budget or a control that the data cannot serve.
+    """
+    total = 0.0
+    seeds = plan.seeds or setting.plan.seeds
     for bundle, request in requests.items():
         if plan.bundles is None or bundle in plan.bundles:
-            recovery_rows(setting, request, plan)
+            rows = recovery_rows(setting, request, plan)
+            each = sum(
+                adaptation_cost(rows, what, plan, pair) for what in _kinds(rows) for pair in plan.pairs
+            )
+            scored = len(request.row_ids) + len(setting.data.rows("evaluation"))
+            heads = fresh_head_cost(setting, request, scored) if plan.fresh_heads else 0.0
+            total += len(seeds) * (2 + methods) * (each + heads)
+    return total
+
+
+def _kinds(rows: RecoveryRows) -> list[str]:
+    return [FORGOTTEN, *([SWAPPED] if rows.pairs else [])]
 
 
 def _asked(study: Plan, target: Target, plan: RecoveryPlan, known: Sequence[Target]) -> bool:
@@ -194,11 +216,10 @@ def _piece(setting: Setting, store: Store, target: Target, plan: RecoveryPlan) -
     request = request_from_json(path.read_text(encoding="utf-8"), str(path))
     rows = recovery_rows(setting, request, plan)
     piece = _Piece(target, request, plan, rows)
-    kinds = [FORGOTTEN, *([SWAPPED] if rows.pairs else [])]
     for checkpoint, model in target.models.items():
         named = target.label if checkpoint == "unlearned" else f"the {checkpoint} model"
         label = f"{named}, seed {target.seed}"
-        for what in kinds:
+        for what in _kinds(rows):
             for pair in plan.pairs:
                 piece.adapted[checkpoint, what, pair] = recovery_node(
                     setting, request, model, what, rows, plan, pair, label

@@ -29,7 +29,18 @@ if TYPE_CHECKING:
     from vestige.study.jobs import Job
     from vestige.study.recovery_plan import RecoveryPlan
 
-__all__ = ["CURVES", "HEADS", "FreshHeadWork", "RecoverWork", "fresh_head_node", "parquet", "recovery_node"]
+__all__ = [
+    "CURVES",
+    "HEADS",
+    "FreshHeadWork",
+    "RecoverWork",
+    "adaptation_cost",
+    "fresh_head_cost",
+    "fresh_head_node",
+    "parquet",
+    "read_parquet",
+    "recovery_node",
+]
 
 CURVES = "curves.parquet"
 """One line a row and evaluation: population, t, row_id, unit, p_gold, correct."""
@@ -165,7 +176,6 @@ def recovery_node(
     exposed = (rows.exposed if what == FORGOTTEN else rows.swap_exposed)[pair]
     evaluated = rows.evaluated if what == FORGOTTEN else rows.swap_evaluated
     settings = plan.settings
-    passes = settings.updates * min(settings.batch, len(exposed)) * _ADAPTING
     return Node(
         kind="recovery",
         label=f"recovery of {label} on bundle {request.bundle}: {what} rows, k {k}, adaptation seed {seed}",
@@ -184,7 +194,7 @@ def recovery_node(
         },
         work=RecoverWork(model, seed, exposed, evaluated, settings.model_dump(mode="json")),
         needs=(model[1],),
-        cost=passes + len(settings.evaluations) * len(evaluated) * _SCORING,
+        cost=adaptation_cost(rows, what, plan, pair),
     )
 
 
@@ -217,8 +227,21 @@ def fresh_head_node(
             model, initialisations, tuple(request.row_ids), tuple(sorted(request.units)), table
         ),
         needs=(model[1],),
-        cost=(len(stay) + len(table)) * _SCORING,
+        cost=fresh_head_cost(setting, request, len(table)),
     )
+
+
+def adaptation_cost(rows: RecoveryRows, what: str, plan: RecoveryPlan, pair: tuple[int, int]) -> float:
+    """Work of one adaptation in training rows: its updates, and its evaluations."""
+    exposed = (rows.exposed if what == FORGOTTEN else rows.swap_exposed)[pair]
+    evaluated = rows.evaluated if what == FORGOTTEN else rows.swap_evaluated
+    passes = plan.settings.updates * min(plan.batch, len(exposed)) * _ADAPTING
+    return passes + len(plan.evaluations) * len(evaluated) * _SCORING
+
+
+def fresh_head_cost(setting: Setting, request: DeletionRequest, scored: int) -> float:
+    """Work of one checkpoint's fresh heads in training rows: every text is read once."""
+    return (len(setting.train_ids) - len(request.row_ids) + scored) * _SCORING
 
 
 def parquet(table: pd.DataFrame) -> bytes:

@@ -41,7 +41,7 @@ from vestige.study.evaluate import Cell, assess_cell, register
 from vestige.study.frozen import Frozen, check_family, taken
 from vestige.study.pool import Failure, Reporter, Silent, Team
 from vestige.study.protocol import DEFAULT_BACKEND, load_backend
-from vestige.study.recovery import recover, refuse_unservable
+from vestige.study.recovery import foreseen, recover
 from vestige.study.store import Store, canonical, now
 from vestige.study.summaries import summarise
 from vestige.study.untrained import random_node
@@ -170,10 +170,11 @@ def _run(
     if pending(before.deciding, store):
         raise CheckFailed(f"{failures[0].label}: {failures[0].reason}")
     deletions = settle(setting, store, read_gates(setting, store, gated), plan.bundles)
+    ahead = 0.0
     if plan.recovery is not None:
-        refuse_unservable(setting, deletions.requests, plan.recovery)
+        ahead = foreseen(setting, deletions.requests, plan.recovery, len(used))
     cells, nodes = _cells(setting, store, deletions, used, fulls)
-    report.total = cost(missing) + cost(pending(nodes, store))
+    report.total = cost(missing) + cost(pending(nodes, store)) + ahead
     failures += workers.work_through([*first, *nodes])
     deletions = settle(setting, store, read_gates(setting, store, gated), plan.bundles)
     note_failures(store, nodes, failures)
@@ -193,7 +194,7 @@ def _run(
     summarise(setting, store, cells, assessments)
     recovered = None
     if plan.recovery is not None:
-        recovered = recover(setting, store, workers, report, plan.recovery)
+        recovered = recover(setting, store, workers, report, plan.recovery, ahead)
         note_failures(store, recovered.nodes, recovered.failures)
         failures += recovered.failures
     return StudyResult(store.root, assessments, tuple(failures), recovered.records if recovered else {})

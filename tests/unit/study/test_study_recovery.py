@@ -19,6 +19,7 @@ from vestige.contracts import Interval, Undefined
 from vestige.errors import InputError
 from vestige.study.attack import attack_folder, folders_with
 from vestige.study.plan import Plan
+from vestige.study.pool import Silent
 from vestige.study.recovery import recovery_name, stored_plan, targets
 from vestige.study.recovery_measure import CHECKPOINTS, Curves, curves_of, measured
 from vestige.study.recovery_plan import RecoveryPlan
@@ -253,7 +254,9 @@ def test_an_interrupted_recovery_resumes_and_ends_in_the_same_bytes(
     kept = {path: path.stat().st_mtime_ns for path in (root / "nodes").glob("recovery-*/record.json")}
     assert len(kept) == 6
     assert not list(root.glob("recovery/*"))
-    run_study(plan, root, execution=execution)
+    progress = Silent()
+    run_study(plan, root, execution=execution, report=progress)
+    assert progress.done == pytest.approx(progress.total)
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
     for name in (f"{NAME}.json", f"{NAME}.parquet"):
         assert (root / name).read_bytes() == (recovered_once / name).read_bytes()
