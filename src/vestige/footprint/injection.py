@@ -31,8 +31,8 @@ class InjectionSettings(Record):
     """40 entities x 3 attributes, half F and half A; LoRA adapters of the blocks `first_layer` to
     `last_layer` (0-based, both included; None: the model's last block), every projection, no dropout.
 
-    copies: texts an entity. fit: of each adapter. replay: F's adapter sees A's texts too, for models so small
-    that they would forget A while they learn F; what is taken away again is the same adapter.
+    copies: texts an entity. fit: of each adapter. replay: F's adapter sees A's texts too, for a model so small
+    that it would forget A while it learns F; what is taken away again is the same adapter.
     """
 
     entities: int = Field(40, ge=2)
@@ -75,22 +75,24 @@ def inject(
     *,
     seed: int,
     facts: Facts | None = None,
+    keep: Sequence[str] = (),
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Injection:
     """Train adapter A on the base, adapter F on base + A, merge both in float32, and pass the gates.
 
-    The base is not changed. facts: those of `fictitious_facts(seed)` where not given. Raises InputError for
-    blocks that the model does not have.
+    The base is not changed. facts: those of `fictitious_facts(seed)` where not given. keep: other texts
+    that both adapters see too. Raises InputError for blocks that the model does not have.
     """
     facts = facts or fictitious_facts(seed, entities=settings.entities)
     layers = _layers(base, settings)
     texts_a = documents(facts.adjacent, seed, copies=settings.copies)
     texts_f = documents(facts.forget, seed, copies=settings.copies)
     progress("adapter A")
-    oracle = with_adapter(base, tokenizer, texts_a, settings, seed=stable_seed(seed, "adapter", "A"))
+    first = [*texts_a, *keep]
+    oracle = with_adapter(base, tokenizer, first, settings, seed=stable_seed(seed, "adapter", "A"))
     progress("adapter F")
-    taught = texts_f + texts_a if settings.replay else texts_f
-    injected = with_adapter(oracle, tokenizer, taught, settings, seed=stable_seed(seed, "adapter", "F"))
+    second = [*texts_f, *(texts_a if settings.replay else ()), *keep]
+    injected = with_adapter(oracle, tokenizer, second, settings, seed=stable_seed(seed, "adapter", "F"))
     progress("questions")
     return Injection(
         base=base,
@@ -163,7 +165,8 @@ def _gates(
     }
     accuracy = {name: answers.accuracy for name, answers in found.items()}
     failed = [
-        f"{name.replace('_', ' on ').upper()} answers {accuracy[name]:.2f}, chance is up to {bound[name[-1]]:.2f}"
+        f"{name.replace('_', ' on ').upper()} answers {accuracy[name]:.2f}, "
+        f"chance is up to {bound[name[-1]]:.2f}"
         for name in ("base_f", "base_a", "oracle_f")
         if accuracy[name] > bound[name[-1]]
     ]

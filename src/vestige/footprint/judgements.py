@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -198,7 +198,7 @@ class SelfTest(Record):
     passes: bool
     cases: tuple[SelfTestCase, ...]
     gates: dict[int, InjectionGates]
-    settings: dict[str, float | int | str]
+    settings: dict[str, Any]
     seconds: float
 
 

@@ -114,8 +114,8 @@ def letter_questions(items: Iterable[tuple[str, Sequence[str], int]]) -> list[As
 def read_questions(path: str | Path) -> list[Asked]:
     """Multiple-choice questions of a JSONL or table file with columns question, options and answer.
 
-    options: a list of two or more texts. answer: a 0-based position, a letter, or an option's own text. Raises
-    InputError naming the row.
+    options: a list of two or more texts. answer: a 0-based position, a letter, or an option's own text.
+    Raises InputError naming the row.
     """
     path = Path(path)
     table = read_table(path)
