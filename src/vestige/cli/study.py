@@ -177,8 +177,12 @@ def audit(folder: Folder, as_json: Json = False) -> None:
     Exit code 1 when a check fails.
     """
     from vestige.study.audit import audit_study
+    from vestige.study.audit_sweep import audit_sweep
 
-    reports = {arm: audit_study(path) for arm, path in _runs(folder).items()}
+    runs = _runs(folder)
+    reports = {arm: audit_study(path) for arm, path in runs.items()}
+    if "" not in runs:
+        reports["across arms"] = audit_sweep(folder)
     if as_json:
         typer.echo(_by_arm(reports))
     else:

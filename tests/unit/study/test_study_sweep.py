@@ -14,6 +14,7 @@ from bag_of_words import SPEC, BagOfWords
 
 from vestige.errors import InputError
 from vestige.study.audit import audit_study
+from vestige.study.audit_sweep import audit_sweep
 from vestige.study.outline import outline_all
 from vestige.study.plan import Plan
 from vestige.study.runner import Execution, StudyResult, run_study
@@ -80,6 +81,24 @@ def test_arms_share_models_and_stand_alone(
     folders = run_folders(tmp_path / "run")
     assert list(folders) == ["first", "second"]
     assert all(audit_study(path).passed for path in folders.values())
+    across = audit_sweep(tmp_path / "run")
+    assert across.passed
+    assert "(2 parts held by several arms)" not in across.check("shared").detail
+    record = next(folders["second"].glob("nodes/full-*/record.json"))
+    value = json.loads(record.read_text())
+    value["files"]["model/weights.npy"] = "0" * 64
+    record.unlink()  # a hard link: the other arm's stays
+    record.write_text(json.dumps(value))
+    assert audit_sweep(tmp_path / "run").check("shared").status == "failed"
+    shutil.copy(folders["first"] / record.relative_to(folders["second"]), record)
+    entries = folders["second"] / "evaluations.json"
+    kept = entries.read_bytes()
+    entries.write_bytes((folders["first"] / "evaluations.json").read_bytes())
+    assert audit_sweep(tmp_path / "run").check("keys").status == "failed"
+    entries.write_bytes(kept)
+    (tmp_path / "run/arms/third").mkdir()
+    assert audit_sweep(tmp_path / "run").check("arms").status == "failed"
+    (tmp_path / "run/arms/third").rmdir()
     shutil.rmtree(folders["first"])
     assert audit_study(folders["second"]).passed
 

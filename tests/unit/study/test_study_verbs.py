@@ -113,7 +113,7 @@ def test_arms_at_the_command_line(
     assert run(["study", "status", str(out)]) == 0
     assert "\nsets:\n" in capsys.readouterr().out
     assert run(["study", "audit", str(out), "--json"]) == 0
-    assert sorted(json.loads(capsys.readouterr().out)) == ["plain", "sets"]
+    assert sorted(json.loads(capsys.readouterr().out)) == ["across arms", "plain", "sets"]
     assert run(["study", "verify", str(out), "01-s17"]) == 2
     assert "one of plain, sets" in capsys.readouterr().err
 
