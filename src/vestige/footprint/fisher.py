@@ -31,7 +31,15 @@ from vestige.footprint.passes import (
 from vestige.footprint.world import World
 from vestige.models.projections import layer_modules, projection_layout
 
-__all__ = ["Estimator", "Fisher", "chunked", "fisher_diagonal", "free_bytes", "per_batch_limit"]
+__all__ = [
+    "Estimator",
+    "Fisher",
+    "chunked",
+    "fisher_diagonal",
+    "free_bytes",
+    "layer_chunks",
+    "per_batch_limit",
+]
 
 Estimator = Literal["per-sequence", "batch-mean"]
 
@@ -94,8 +102,7 @@ def fisher_diagonal(
         )
     groups = _groups(sequences, estimator, batch_size, batch_tokens, batch_mean_size, world)
     device = next(iter(targets.values())).device
-    room = max_bytes if max_bytes is not None else int(_SHARE_OF_FREE * free_bytes(device))
-    parts = chunked(targets, world.from_lead(room))
+    parts = world.from_lead(layer_chunks(targets, max_bytes))
     values: dict[str, Tensor] = {}
     traces = torch.zeros(len(sequences), dtype=torch.float64)
     losses = torch.zeros(len(sequences), dtype=torch.float64)
@@ -179,6 +186,12 @@ def chunked(targets: Mapping[str, Tensor], max_bytes: int) -> list[list[str]]:
         runs[-1].append(name)
         used += size
     return runs
+
+
+def layer_chunks(targets: Mapping[str, Tensor], max_bytes: int | None = None) -> list[list[str]]:
+    """`chunked` by `max_bytes`, else by the memory that is free now on the weights' device."""
+    device = next(iter(targets.values())).device
+    return chunked(targets, max_bytes if max_bytes is not None else int(_SHARE_OF_FREE * free_bytes(device)))
 
 
 def _groups(

@@ -21,6 +21,7 @@ from vestige.files import writable_folder, write_text
 from vestige.footprint.assemble import checkpoint_footprint, corpus_footprint, standing_caveats, untested
 from vestige.footprint.cache import Cache, StoredDiagonals
 from vestige.footprint.costs import Estimate, estimate
+from vestige.footprint.fisher import layer_chunks
 from vestige.footprint.judgements import Adjacency, CalibratedClass, CalibrationSettings
 from vestige.footprint.measure import Comparison, Meter, Subset
 from vestige.footprint.perplexity import Perplexity
@@ -141,12 +142,14 @@ def footprint(
     kept = _checked(first, checkpoints, settings)
     targets = target_parameters(first.model, settings.subspace)
     samples = samples_of(corpora, first.tokenizer, settings)
+    chunks = len(world.from_lead(layer_chunks(targets, max_bytes)))
     expected = estimate(
         settings,
         lengths={n: [[len(u.ids) for u in part] for part in s.subsets] for n, s in samples.items()},
         checkpoints=len(checkpoints),
         weight_changes=sum(changes for changes in kept.values()),
         parameters=sum(value.numel() for value in targets.values()),
+        chunks=chunks,
         wide=settings.dtype == "float64",
     )
     with _folder(cache, out) as folder:
@@ -174,6 +177,10 @@ def footprint(
         pilot = run.pilot()
         watcher.total = expected.work
         watcher.say(expected.line(expected.seconds(pilot, world.size)))
+        if chunks > 1:
+            watcher.say(
+                f"the sums do not fit into free memory at once: {chunks} chunks of layers, as many passes"
+            )
         run.measure_base()
         measured = [run.measure(checkpoint, kept[checkpoint.label]) for checkpoint in checkpoints]
         record = FootprintRecord(
