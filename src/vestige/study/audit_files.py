@@ -132,7 +132,7 @@ def coverage(folder: Folder) -> Finding:
         f"{bundle}-s{seed}" + (f"-{candidates}" if candidates != "S0" else ""): (bundle, seed)
         for bundle in plan.bundles
         for seed in plan.seeds
-        for candidates in plan.candidates
+        for candidates in plan.offered_sets
     }
     for name, (bundle, seed) in wanted.items():
         if not found.need(name in folder.assessments, f"no assessment {name}"):

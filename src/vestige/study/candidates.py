@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from vestige.contracts import Undefined
 from vestige.decision.schema import candidate_set
-from vestige.errors import InputError
+from vestige.errors import InputError, first_five
 from vestige.seeds import digest
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from vestige.contracts import Floats
+    from vestige.decision.schema import CandidateSet
     from vestige.deletion.requests import DeletionRequest
     from vestige.study.cells import Setting
     from vestige.study.deletions import Deletions
@@ -55,7 +57,7 @@ def offers(setting: Setting, store: Store, deletions: Deletions) -> dict[str, tu
     model: they are equal wherever options and request are. Raises InputError for a set that the request does
     not define.
     """
-    wanted = setting.plan.candidates
+    wanted = setting.plan.offered_sets
     if wanted == (ALL_OPTIONS,):
         return {bundle: (Offer(),) for bundle in deletions.requests}
     vectors = setting.backend.embed(setting.schema.semantic_texts())
@@ -64,7 +66,7 @@ def offers(setting: Setting, store: Store, deletions: Deletions) -> dict[str, tu
         lost = lost_classes(request)
         mine = []
         for name in wanted:
-            members = candidate_set(name, setting.schema, lost, vectors, SEED)
+            members = _members(setting, name, lost, vectors, bundle)
             if isinstance(members, Undefined):
                 raise InputError(
                     f"candidate set {name} of bundle {bundle}",
@@ -85,6 +87,32 @@ def offers(setting: Setting, store: Store, deletions: Deletions) -> dict[str, tu
         )
         found[bundle] = tuple(mine)
     return found
+
+
+def _members(
+    setting: Setting, name: str, lost: tuple[str, ...], vectors: Floats, bundle: str
+) -> tuple[str, ...] | Undefined:
+    """Ids of a set in the schema's order. Raises InputError: an own set without a forgotten option."""
+    own = setting.plan.own_sets.get(name)
+    if own is None:
+        kind: CandidateSet = name  # type: ignore[assignment]
+        return candidate_set(kind, setting.schema, lost, vectors, SEED)
+    members = setting.schema.subset(own).ids
+    if missing := sorted(set(lost) - set(members)):
+        raise InputError(
+            f"candidate set {name} of bundle {bundle}",
+            f"no forgotten option {first_five(missing)}",
+            "every forgotten option on offer: nothing is masked",
+            "add it to the set",
+        )
+    if len(members) <= len(lost):
+        raise InputError(
+            f"candidate set {name} of bundle {bundle}",
+            "forgotten options alone",
+            "at least one retained option",
+            "add some",
+        )
+    return members
 
 
 def lost_classes(request: DeletionRequest) -> tuple[str, ...]:

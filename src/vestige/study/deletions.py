@@ -164,6 +164,8 @@ def gate_of(setting: Setting, store: Store, predictions: Predictions, seed: int)
 def refuse_impossible(setting: Setting) -> None:
     """Raise InputError for a deletion that no gate could make possible, before anything is trained."""
     deletion = setting.plan.deletion
+    for own in setting.plan.own_sets.values():
+        setting.schema.subset(own)
     if deletion.granularity == "custom":
         _custom(setting)
         return

@@ -162,7 +162,7 @@ def _outline(
                 made = unlearned_node(setting, request, seed, used) if request else None
                 what = (*mine, seed, used.objective.name, dump)
                 add("unlearned", f"{used.label} on bundle {bundle}, seed {seed}", work, what, made)
-            for name in plan.candidates:
+            for name in plan.offered_sets:
                 label = f"bundle {bundle}, seed {seed}, {name}"
                 there = store.has(f"assessments/{bundle}-s{seed}{suffix(name)}.json")
                 found.append(Outline("assessment", label, "done" if there else "to do", 0.0, arm=plan.arm))

@@ -92,8 +92,9 @@ class Plan(Record):
     methods of a confirmation, else none). primary_seed: decides eligibility; default the first seed.
     arm, scale: which arm of a sweep this is and what it was scaled to, filled in when a study is read. about:
     one line for listings. draws: bootstrap resamples. candidates: candidate sets that the finished models are
-    scored under, S0 (all options) among them. seed_metrics: score a random model of each seed too, for ZRF.
-    recovery: adapt the checkpoints after they were assessed, on few rows of the deleted classes.
+    scored under, S0 (all options) among them; own_sets: further ones, name -> option ids. seed_metrics: score
+    a random model of each seed too, for ZRF. recovery: adapt the checkpoints after they were assessed, on few
+    rows of the deleted classes.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Plan(Record):
     primary_seed: int | None = None
     draws: int = Field(5000, ge=100)
     candidates: tuple[Literal["S0", "S1", "S2"], ...] = ("S0",)
+    own_sets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     seed_metrics: bool = False
     recovery: RecoveryPlan | None = None
     _source: str = PrivateAttr("")
@@ -135,6 +137,11 @@ class Plan(Record):
         except InputError as error:
             subject = f"{self.source}: {error.subject}"
             raise InputError(subject, error.found, error.needed, error.remedy) from None
+
+    @property
+    def offered_sets(self) -> tuple[str, ...]:
+        """Names of every candidate set that models are scored under."""
+        return (*self.candidates, *self.own_sets)
 
     @property
     def primary(self) -> int:
@@ -267,7 +274,15 @@ def _check(plan: Plan, subject: str) -> None:
         )
     check_deletion(plan.deletion, f"{subject}: deletion")
     each_once(plan.candidates, f"{subject}: candidates")
-    refuse_undefined(plan.candidates, plan.deletion.granularity, f"{subject}: candidates")
+    refuse_undefined(plan.offered_sets, plan.deletion.granularity, f"{subject}: candidates")
+    for name in plan.own_sets:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,39}", name) or name in ("S0", "S1", "S2"):
+            raise InputError(
+                f"{subject}: own_sets",
+                shown(name),
+                "a name of letters, digits and '_', other than S0, S1, S2",
+                "rename it",
+            )
     _check_methods(plan, subject)
     if plan.recovery is not None:
         given = (plan.deletion.granularity, plan.bundles, plan.seeds)

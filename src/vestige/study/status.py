@@ -67,7 +67,7 @@ def study_status(out: str | Path) -> StudyStatus:
         work.append(Work(kind=kind, label=label, state=state, note=failures.get(label, "")))
     for bundle in plan.bundles:
         for seed in plan.seeds:
-            for name in plan.candidates:
+            for name in plan.offered_sets:
                 path = f"assessments/{bundle}-s{seed}{suffix(name)}.json"
                 found: State = "done" if store.has(path) else "missing"
                 under = "" if name == ALL_OPTIONS else f", {name}"

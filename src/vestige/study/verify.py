@@ -123,7 +123,7 @@ def _nodes(setting: Setting, store: Store, cell: str, method: str | None) -> Ite
 
 
 def _offers(store: Store, setting: Setting, bundle: str) -> Iterator[Offer]:
-    for name in setting.plan.candidates:
+    for name in setting.plan.offered_sets:
         if name == ALL_OPTIONS:
             yield EVERYTHING
         else:

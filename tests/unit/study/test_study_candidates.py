@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bag_of_words import SPEC
 
+from conftest import INTENTS
 from vestige.decision.predictions import read_predictions
 from vestige.errors import InputError
 from vestige.study.assess import is_feasible
 from vestige.study.audit import audit_study
+from vestige.study.outline import outline
 from vestige.study.plan import Plan
-from vestige.study.runner import Execution, StudyResult, outline, run_study
+from vestige.study.runner import Execution, StudyResult, run_study
 from vestige.study.status import study_status
 from vestige.study.store import canonical, pretty, refresh_manifest
 
@@ -76,7 +79,7 @@ def test_feasibility_is_that_of_all_options(rescored: StudyResult) -> None:
 def test_one_model_serves_every_set(rescored: StudyResult, make_plan: Make, execution: Execution) -> None:
     kinds = [path.name.split("-")[0] for path in (rescored.root / "nodes").iterdir()]
     assert kinds.count("full") == kinds.count("oracle") == 2
-    done = [item for item in outline(make_plan(candidates=list(SETS)), rescored.root, execution=execution)]
+    done = outline(make_plan(candidates=list(SETS)), rescored.root, execution=execution)
     labels = [item.label for item in done if item.kind == "assessment"]
     assert labels == [f"bundle 01, seed 17, {name}" for name in SETS]
     assert all(item.state == "done" for item in study_status(rescored.root).work)
@@ -112,12 +115,31 @@ def test_a_changed_membership_or_feasibility_fails(
     assert audit_study(root).check(check).status == "failed"
 
 
+def test_own_sets_are_scored_and_must_offer_what_is_forgotten(
+    rescored: StudyResult, make_plan: Make, tmp_path: Path
+) -> None:
+    lost = list(rescored.assessments["assessments/01-s17.json"].forgotten)
+    execution = Execution(backend=SPEC, reuse=(rescored.root,))
+    others = [name for name in INTENTS if name not in lost][:2]
+    plan = make_plan(own_sets={"mine": [*lost, *others]})
+    result = run_study(plan, tmp_path / "run", execution=execution)
+    found = result.assessments["assessments/01-s17-mine.json"]
+    assert (found.candidates, found.options) == ("mine", 4)
+    assert audit_study(tmp_path / "run").passed
+    plan = make_plan(own_sets={"mine": [lost[0], *others]})
+    with pytest.raises(InputError, match=f"no forgotten option '{lost[1]}'"):
+        run_study(plan, tmp_path / "other", execution=execution)
+    with pytest.raises(InputError, match=r"option refnd.*did you mean 'refund'"):
+        run_study(make_plan(own_sets={"mine": ["refnd"]}), tmp_path / "third", execution=execution)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"candidates": ["S1"]}, "no S0"),
         ({"candidates": ["S0", "S0"]}, "twice"),
         ({"candidates": ["S0", "S3"]}, "S3"),
+        ({"own_sets": {"S1": ["refund"]}}, "other than S0"),
         (
             {"candidates": ["S0", "S1"], "deletion": {"granularity": "custom", "where": "customer_id=3"}},
             "which forgets no option",
