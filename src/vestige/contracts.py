@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vestige.decision.schema import Schema
+    from vestige.language import LanguageUse
 
 __all__ = [
     "Assessment",
@@ -362,6 +363,11 @@ class LossBatch:
             raise ValueError("this loss needs the reference model's log-probabilities")
         return self.ref_log_probs.gather(1, self.gold[:, None])[:, 0]
 
+    @property
+    def summed_log_probs(self) -> Tensor:
+        """log p(target) summed over `lengths`, (n,): `target_log_probs` of a decision model."""
+        return self.target_log_probs
+
 
 @dataclass(frozen=True, kw_only=True)
 class HiddenUse:
@@ -386,6 +392,7 @@ class Objective:
     their rows. hidden(settings): the objective reads a block's output instead of the scores.
     post_hoc(model, settings): what a method does that trains nothing and has no terms. role: "candidate" or
     "control" (controls stay outside Holm's family). grid: default tuning values of settings fields.
+    language: how it trains a causal language model; the other fields are then those of decision models.
     """
 
     name: str
@@ -402,6 +409,7 @@ class Objective:
     hidden: Callable[[Any], HiddenUse] | None = None
     post_hoc: Callable[[Any, Any], None] | None = None
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    language: LanguageUse | None = None
 
 
 @runtime_checkable
