@@ -129,7 +129,7 @@ def test_own_sets_are_scored_and_must_offer_what_is_forgotten(
     plan = make_plan(own_sets={"mine": [lost[0], *others]})
     with pytest.raises(InputError, match=f"no forgotten option '{lost[1]}'"):
         run_study(plan, tmp_path / "other", execution=execution)
-    with pytest.raises(InputError, match=r"option refnd.*did you mean 'refund'"):
+    with pytest.raises(InputError, match=r"option 'refnd'.*did you mean 'refund'"):
         run_study(make_plan(own_sets={"mine": ["refnd"]}), tmp_path / "third", execution=execution)
 
 
