@@ -268,6 +268,8 @@ def suppression(ledger: Ledger) -> PaperTable:
     notes = []
     if rows and not matched:
         notes.append("Nothing was matched here: development suppression is not recorded.")
+    if any(row.view == "fg" and row.s is not None and row.aligned_a is None for row in rows):
+        notes.append("Measured geometry is of each view; only suppression is of F and G together.")
     missed = sorted({row.run for row in rows if row.unmatched})
     if missed:
         notes.append(f"Unmatched, more than 0.1 from the target: {', '.join(missed)}.")
