@@ -31,8 +31,8 @@ class InjectionSettings(Record):
     """40 entities x 3 attributes, half F and half A; LoRA adapters of the blocks `first_layer` to
     `last_layer` (0-based, both included; None: the model's last block), every projection, no dropout.
 
-    copies: texts an entity. fit: of each adapter. replay: F's adapter sees A's texts too, for a model so small
-    that it would forget A while it learns F; what is taken away again is the same adapter.
+    copies: texts an entity. fit: of each adapter. replay: F's adapter sees A's texts too, for a model so
+    small that it would forget A while it learns F; what is taken away again is the same adapter.
     """
 
     entities: int = Field(40, ge=2)

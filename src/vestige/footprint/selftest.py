@@ -55,8 +55,8 @@ ANY_MOVED = ("undirected", "localized", "collateral", "undetermined")
 class SelfTestSettings(Record):
     """What the self-test does. needed: seeds out of all on which a case must come out as expected.
 
-    background: people whose facts the base knows. everyday: sentences it
-    was trained on; kept: those of them that the adapters see too. texts: of each corpus that is measured. rank_one, noise,
+    background: people whose facts the base knows. everyday: sentences it was trained on;
+    kept: those of them that the adapters see too. texts: of each corpus that is measured. rank_one, noise,
     faint: the change's norm over that of the matrix. cases: those to run.
     """
 
