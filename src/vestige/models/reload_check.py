@@ -207,10 +207,8 @@ def reload_check(family: str, folder: Path | None = None) -> ReloadCheck:
 
     if not hasattr(transformers, FAMILIES[family].config):
         return ReloadCheck(family=family, available=False)
-    if folder is None:
-        with tempfile.TemporaryDirectory() as made:
-            return _checked(family, Path(made))
-    return _checked(family, folder)
+    with quiet_loading(), tempfile.TemporaryDirectory() as made:
+        return _checked(family, folder or Path(made))
 
 
 def _checked(family: str, folder: Path) -> ReloadCheck:
