@@ -170,7 +170,7 @@ def _print(name: str, record: RecoveryRecord) -> None:
             f"{title} {_shown(pooled.contrasts[key])}"
             for key, title in (("g_abs", "absolute"), ("g_adj", "adjusted"), ("g_headroom", "headroom"))
         )
-        typer.echo(f"pooled over {pooled.settings} settings, {pooled.population}: {parts}")
+        typer.echo(f"pooled over {pooled.settings} setting(s), {pooled.population}: {parts}")
     for direct in record.controls:
         if direct.k is None:
             difference = direct.difference
