@@ -16,8 +16,9 @@ from vestige.decision.predictions import read_predictions
 from vestige.errors import InputError, Interrupted
 from vestige.metrics import js2
 from vestige.study.audit import audit_study
+from vestige.study.outline import outline
 from vestige.study.pool import Silent
-from vestige.study.runner import Execution, StudyResult, outline, run_study
+from vestige.study.runner import Execution, StudyResult, run_study
 from vestige.study.status import study_status
 from vestige.study.store import read_manifest
 from vestige.study.tune import tune_study
