@@ -1,13 +1,9 @@
-"""The only optimisation loop: task training and unlearning, deterministic, resumable, watched for NaN."""
+"""Task training and unlearning of decision models through the one loop of `vestige.training.steps`."""
 
 from __future__ import annotations
 
-import signal
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -16,19 +12,21 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from vestige.contracts import Floats, LossBatch, Record
-from vestige.errors import Diverged, InputError, Interrupted
-from vestige.models.trainable import seeded
-from vestige.seeds import digest, stable_seed
+from vestige.errors import InputError
+from vestige.seeds import digest
 from vestige.training.batches import StepPlan, plan_steps
-from vestige.training.checkpoint import (
-    Checkpoint,
-    load_checkpoint,
-    moments_of,
-    restore_moments,
-    save_checkpoint,
-)
 from vestige.training.hidden import HiddenStates, Scored, frozen
-from vestige.training.losses import finite, nll
+from vestige.training.losses import nll
+from vestige.training.steps import (
+    Hooks,
+    Job,
+    Part,
+    TrainingRecord,
+    constant,
+    linear_decay,
+    run_job,
+    weights_sha256,
+)
 
 if TYPE_CHECKING:
     from vestige.contracts import Objective, UnlearnSettings
@@ -42,6 +40,7 @@ __all__ = [
     "TrainingRecord",
     "train_task",
     "unlearn",
+    "weights_sha256",
 ]
 
 
@@ -87,84 +86,6 @@ class TrainRows:
 NO_ROWS = TrainRows((), (), ())
 
 
-class TrainingRecord(Record):
-    """What a training run did. seconds: wall clock of all its parts, resumed ones included."""
-
-    kind: Literal["task", "unlearning", "adaptation"]
-    steps: int
-    epochs: int
-    forget_rows: int
-    retain_rows: int
-    rows_seen: int
-    tokens_seen: int
-    seconds: float
-    resumed_at: tuple[int, ...] = ()
-    threads: int
-    torch: str
-    seed: int
-    weights_sha256: str
-    final_loss: float
-
-
-@dataclass(frozen=True)
-class Hooks:
-    """Callbacks. progress(step, steps, loss) after each step; on_epoch(epoch) returns True to stop there.
-
-    on_epoch must give the same result when it is called twice for an epoch: a resumed run may repeat one.
-    """
-
-    progress: Callable[[int, int, float], None] = lambda step, steps, loss: None
-    on_epoch: Callable[[int], bool] = lambda epoch: False
-    checkpoint_seconds: float = 30.0
-
-
-@dataclass
-class _Run:
-    """The mutable state of one run of the loop."""
-
-    log: list[dict[str, Any]] = field(default_factory=list)
-    resumed_at: list[int] = field(default_factory=list)
-
-
-@contextmanager
-def deferred_interrupt() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C or SIGTERM is noted, not raised, so that a step ends whole; a second one raises."""
-    noted: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-
-    def note(number: int, _frame: object) -> None:
-        if noted:
-            raise KeyboardInterrupt
-        noted.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(noted)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def weights_sha256(state: dict[str, Tensor]) -> str:
-    """sha256 over names and bytes of the parameters, in order of name."""
-    parts: list[object] = []
-    for name in sorted(state):
-        parts += [name, state[name].detach().cpu().contiguous().numpy().tobytes()]
-    return digest(*parts)
-
-
-def _linear_decay(step: int, steps: int, warmup: int) -> float:
-    if step < warmup:
-        return (step + 1) / (warmup + 1)
-    return max(0.0, (steps - step) / max(1, steps - warmup))
-
-
-def _constant(step: int, steps: int, warmup: int) -> float:
-    return (step + 1) / (warmup + 1) if step < warmup else 1.0
-
-
 @dataclass(frozen=True)
 class _Job:
     """Everything the loop needs, made by `train_task`, `unlearn` or `adapt`."""
@@ -181,6 +102,15 @@ class _Job:
     max_grad_norm: float
     identity: str
     hidden: HiddenStates | None = None
+
+    def ids(self, step: StepPlan) -> list[list[int]]:
+        """Token ids of a step's rows, the forget rows first."""
+        return [self.forget.ids[i] for i in step.forget] + [self.retain.ids[i] for i in step.retain]
+
+    def row_ids(self, step: StepPlan) -> list[str]:
+        """Ids of a step's rows, the forget rows first."""
+        found = [self.forget.rows.row_ids[i] for i in step.forget]
+        return found + [self.retain.rows.row_ids[i] for i in step.retain]
 
 
 def train_task(
@@ -221,7 +151,7 @@ def train_task(
         retain=prepared,
         loss=loss,
         learning_rate=settings.learning_rate,
-        rate=lambda step: _linear_decay(step, len(plan), warmup),
+        rate=lambda step: linear_decay(step, len(plan), warmup),
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
         identity=digest("task", settings.to_json(), seed, schema.sha256, start, *rows.row_ids, *data),
@@ -293,7 +223,7 @@ def unlearn(
         retain=retain_rows,
         loss=loss,
         learning_rate=settings.learning_rate,
-        rate=lambda step: _constant(step, len(plan), settings.warmup_steps),
+        rate=lambda step: constant(step, len(plan), settings.warmup_steps),
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
         identity=digest("unlearn", method.name, settings.to_json(), seed, schema.sha256, start, *data),
@@ -360,134 +290,33 @@ class _Prepared:
 def _run(
     model: Trainable, schema: Schema, job: _Job, *, seed: int, folder: Path | None, hooks: Hooks
 ) -> tuple[TrainingRecord, list[dict[str, Any]]]:
-    if not job.plan:
-        raise InputError(
-            "training rows", "no rows", "at least one row", "check the split and the deletion request"
-        )
+    """The loop over a decision model's job."""
     assert isinstance(model, nn.Module)
-    state = model.trainable_state()
-    names = {id(value): name for name, value in state.items()}
-    optimizer = torch.optim.AdamW(state.values(), lr=job.learning_rate, weight_decay=job.weight_decay)
-    run = _Run()
-    first = 0
-    if folder is not None and (found := load_checkpoint(folder, job.identity)) is not None:
-        model.load_trainable_state(found.weights)
-        restore_moments(optimizer, names, found.moments)
-        first, run.log = found.step, found.log
-        run.resumed_at = [*(entry["step"] for entry in found.log if entry.get("resumed")), first]
-
-    def keep(step: int) -> str:
-        if folder is None:
-            return "no folder was given, so nothing was kept"
-        save_checkpoint(folder, Checkpoint(step, job.identity, state, moments_of(optimizer, names), run.log))
-        return f"the state after step {step} was kept in {folder}"
-
-    saved_at = time.monotonic()
-    was_training = model.training
-    model.train()
-    ended = bool(run.log and run.log[-1].get("stopped"))
-    try:
-        with deferred_interrupt() as interrupted:
-            for position in range(first, 0 if ended else len(job.plan)):
-                step = job.plan[position]
-                began = time.monotonic()
-                entry = _step(model, schema, job, position, optimizer, state, keep, seed)
-                entry["seconds"] = time.monotonic() - began
-                entry["resumed"] = position == first and first > 0
-                run.log.append(entry)
-                hooks.progress(position + 1, len(job.plan), entry["loss"])
-                if step.last_of_epoch:
-                    ended = hooks.on_epoch(step.epoch)
-                    model.train()
-                    entry["stopped"] = ended
-                if interrupted():
-                    raise Interrupted(
-                        f"interrupted after step {position + 1} of {len(job.plan)}: {keep(position + 1)}"
-                    )
-                if ended:
-                    break
-                if folder is not None and time.monotonic() - saved_at >= hooks.checkpoint_seconds:
-                    keep(position + 1)
-                    saved_at = time.monotonic()
-    finally:
-        model.train(was_training)
-    return _record(job, run, state, seed), run.log
+    general = Job(
+        kind=job.kind,
+        plan=job.plan,
+        parts=lambda step, _: _parts(model, schema, job, step),
+        learning_rate=job.learning_rate,
+        rate=job.rate,
+        weight_decay=job.weight_decay,
+        max_grad_norm=job.max_grad_norm,
+        identity=job.identity,
+        row_ids=job.row_ids,
+        tokens=lambda step: sum(map(len, job.ids(step))),
+        forget_rows=len(job.forget.rows),
+        retain_rows=len(job.retain.rows),
+    )
+    return run_job(model, model.trainable_state(), general, seed=seed, folder=folder, hooks=hooks)
 
 
-def _step(
-    model: Trainable,
-    schema: Schema,
-    job: _Job,
-    position: int,
-    optimizer: torch.optim.Optimizer,
-    state: dict[str, Tensor],
-    keep: Callable[[int], str],
-    seed: int,
-) -> dict[str, Any]:
-    """One forward, backward and update; returns the log entry. A bad update is never kept: Diverged."""
-    step = job.plan[position]
-    forget, retain = job.forget, job.retain
-    rate = job.learning_rate * job.rate(position)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    ids = [forget.ids[i] for i in step.forget] + [retain.ids[i] for i in step.retain]
-    optimizer.zero_grad(set_to_none=True)
-    cut = len(step.forget)
-    with seeded(stable_seed(seed, "dropout", position)):  # a resumed run repeats the step's dropout
-        scored = job.hidden.score(ids, cut) if job.hidden else Scored(model.log_probs(ids, schema))
+def _parts(model: Trainable, schema: Schema, job: _Job, step: StepPlan) -> Iterator[Part]:
+    """Both terms of a step from one forward pass."""
+    ids, cut = job.ids(step), len(step.forget)
+    scored = job.hidden.score(ids, cut) if job.hidden else Scored(model.log_probs(ids, schema))
     of_forget, of_retain, weight = job.loss(
-        forget.loss_batch(scored, slice(0, cut), step.forget) if cut else None,
-        retain.loss_batch(scored, slice(cut, None), step.retain) if step.retain else None,
+        job.forget.loss_batch(scored, slice(0, cut), step.forget) if cut else None,
+        job.retain.loss_batch(scored, slice(cut, None), step.retain) if step.retain else None,
     )
     terms = [of_forget] if of_forget is not None else []
     terms += [weight * of_retain] if of_retain is not None else []
-    loss = torch.stack(terms).sum()
-
-    def stop(what: str) -> Diverged:
-        row_ids = [forget.rows.row_ids[i] for i in step.forget]
-        row_ids += [retain.rows.row_ids[i] for i in step.retain]
-        return Diverged(what, position + 1, row_ids, rate, keep(position))
-
-    if not finite(loss):
-        raise stop(f"the loss is {loss.item()}")
-    loss.backward()  # type: ignore[no-untyped-call]
-    norm = nn.utils.clip_grad_norm_(list(state.values()), job.max_grad_norm)
-    if not finite(norm):
-        raise stop(f"the gradient norm is {norm.item()}")
-    before = {name: value.detach().clone() for name, value in state.items()}
-    optimizer.step()
-    moved = torch.stack([(value.detach() - before[name]).norm() for name, value in state.items()]).norm()
-    if not finite(moved):
-        model.load_trainable_state(before)
-        raise stop(f"the parameter update is {moved.item()}")
-    return {
-        "step": position + 1,
-        "epoch": step.epoch,
-        "loss": loss.item(),
-        "forget_loss": of_forget.item() if of_forget is not None else None,
-        "retain_loss": of_retain.item() if of_retain is not None else None,
-        "gradient_norm": norm.item(),
-        "update_norm": moved.item(),
-        "learning_rate": rate,
-        "rows": len(ids),
-        "tokens": sum(len(row) for row in ids),
-    }
-
-
-def _record(job: _Job, run: _Run, state: dict[str, Tensor], seed: int) -> TrainingRecord:
-    return TrainingRecord(
-        kind=job.kind,
-        steps=len(run.log),
-        epochs=run.log[-1]["epoch"],
-        forget_rows=len(job.forget.rows),
-        retain_rows=len(job.retain.rows),
-        rows_seen=sum(entry["rows"] for entry in run.log),
-        tokens_seen=sum(entry["tokens"] for entry in run.log),
-        seconds=sum(entry["seconds"] for entry in run.log),
-        resumed_at=tuple(run.resumed_at),
-        threads=torch.get_num_threads(),
-        torch=torch.__version__,
-        seed=seed,
-        weights_sha256=weights_sha256(state),
-        final_loss=run.log[-1]["loss"],
-    )
+    yield Part(torch.stack(terms).sum(), of_forget, of_retain)
