@@ -15,10 +15,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,10 @@ from vestige.attacks import ATTACKS
 from vestige.contracts import Assessment, Estimate, Undefined
 from vestige.methods import METHODS
 from vestige.metrics import METRICS, SEED_METRICS
+from vestige.report.paper import read_paper
+from vestige.report.paper_panel import PaperTable
 from vestige.statistics import EQUIVALENCE_MARGIN
+from vestige.study.store import run_folders
 
 DOCS = Path(__file__).resolve().parent
 RECORDS = DOCS / "results"
@@ -283,6 +285,24 @@ def shift_rates() -> str:
     return table(header, rows)
 
 
+@cache
+def numbered(study: str) -> dict[str, PaperTable]:
+    """Number -> table of a stored study, those that it has rows of."""
+    found = read_paper([RECORDS / study])
+    return {item.number: item for item in found.shown_tables}
+
+
+def paper(study: str, number: str) -> str:
+    """A numbered table of a stored study, panel by panel, with the notes of its caption."""
+    item = numbered(study)[number]
+    blocks = []
+    for panel in item.panels:
+        if panel.rows:
+            heading = f"*{panel.caption}*\n\n" if len(item.panels) > 1 and panel.caption else ""
+            blocks.append(heading + table(panel.header(), [list(row) for row in panel.text_rows()]))
+    return "\n\n".join([*blocks, f"{item.caption}"])
+
+
 def parts() -> dict[str, Callable[[], str]]:
     """Name of each generated part -> what makes it."""
     made: dict[str, Callable[[], str]] = {
@@ -295,6 +315,8 @@ def parts() -> dict[str, Callable[[], str]]:
         "shift rates": shift_rates,
     }
     for study in sorted(path.parent.name for path in RECORDS.glob("*/facts.json")):
+        for number in numbered(study):
+            made[f"table {number.lower()} {study}"] = partial(paper, study, number)
         for name, part in (
             ("facts", listing),
             ("noise", noise),
@@ -318,11 +340,15 @@ def filled(text: str) -> str:
     return re.sub(r"<!-- ([a-z0-9 -]+) -->\n.*?<!-- /\1 -->", fill, text, flags=re.DOTALL)
 
 
-def node_facts(run: Path) -> dict[str, str]:
-    """Seconds by kind of work, as the nodes' own records say."""
+def node_facts(runs: Sequence[Path]) -> dict[str, str]:
+    """Seconds by kind of work, as the nodes' own records say; a part that several arms share counts once."""
+    records = {
+        path.parent.name: json.loads(path.read_text(encoding="utf-8"))
+        for run in runs
+        for path in sorted((run / "nodes").glob("*/record.json"))
+    }
     spent: dict[str, list[float]] = {}
-    for path in sorted((run / "nodes").glob("*/record.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
+    for record in records.values():
         spent.setdefault(record["kind"], []).append(record["seconds"])
     return {
         f"{kind}: number, minutes each, minutes in all": (
@@ -334,9 +360,10 @@ def node_facts(run: Path) -> dict[str, str]:
 
 def make_facts(run: Path, commands: Sequence[str]) -> dict[str, str]:
     """Rows, seeds, settings, minutes, machine and commands of a run folder."""
-    data = json.loads((run / "data.json").read_text(encoding="utf-8"))
-    plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
-    history = json.loads((run / "history.json").read_text(encoding="utf-8"))
+    runs = list(run_folders(run).values())
+    data = json.loads((runs[0] / "data.json").read_text(encoding="utf-8"))
+    plan = json.loads((runs[0] / "plan.json").read_text(encoding="utf-8"))
+    history = json.loads((runs[0] / "history.json").read_text(encoding="utf-8"))
     environment = history[-1]["environment"]
     plan = plan.get("plan", plan)
     return {
@@ -345,24 +372,44 @@ def make_facts(run: Path, commands: Sequence[str]) -> dict[str, str]:
         "rows": ", ".join(f"{item['split']} {item['rows']}" for item in data["report"]["splits"]),
         "dropped": "; ".join(f"{item['rows']}: {item['reason']}" for item in data["report"]["dropped"])
         or "none",
+        **({"arms": ", ".join(run_folders(run))} if len(runs) > 1 else {}),
+        **({"scale": plan["scale"]} if plan.get("scale") else {}),
         "seeds": f"evaluated {plan.get('seeds', [17])}, further full models {plan.get('noise_seeds', [])}, "
         f"further oracles {plan.get('oracle_seeds', [])}",
         "training": ", ".join(f"{key} {value}" for key, value in plan.get("training", {}).items()),
-        **node_facts(run),
+        **node_facts(runs),
         "machine": f"{environment['machine']}, {environment['device']}, one thread a worker, busy with other "
         "work at the same time: the minutes are no measure of speed",
         "versions": ", ".join(f"{key} {value}" for key, value in environment["packages"].items()),
     }
 
 
+def placeless(value: Any) -> Any:
+    """`value` with absolute paths cut to their last part: where something lay is no result."""
+    if isinstance(value, dict):
+        return {key: placeless(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [placeless(item) for item in value]
+    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
+
+
+def kept(run: Path) -> list[Path]:
+    """What tables are made of: records and settings, never row ids, probabilities or models."""
+    names = ("plan.json", "data.json", "gates.json", "evaluations.json", "tuning.json", "frozen.json")
+    patterns = ("assessments/*.json", "candidates/*.json", "recovery/*.json", "summaries/*.json")
+    return [run / name for name in names] + [path for item in patterns for path in sorted(run.glob(item))]
+
+
 def store(run: Path, commands: Sequence[str]) -> None:
-    """Copy what the tables need from a run folder. Texts and row ids are in none of it."""
+    """Copy what the tables need from a run folder. Texts, row ids and places are in none of it."""
     target = RECORDS / run.name
-    (target / "assessments").mkdir(parents=True, exist_ok=True)
-    for path in sorted((run / "assessments").glob("*.json")):
-        shutil.copyfile(path, target / "assessments" / path.name)
-    if (run / "tuning.json").is_file():
-        shutil.copyfile(run / "tuning.json", target / "tuning.json")
+    records = [found for folder in run_folders(run).values() for found in kept(folder)]
+    for path in [run / "sweep.json", *records]:
+        if path.is_file():
+            copy = target / path.relative_to(run)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            value = placeless(json.loads(path.read_text(encoding="utf-8")))
+            copy.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     text = json.dumps(make_facts(run, commands), indent=1) + "\n"
     (target / "facts.json").write_text(text, encoding="utf-8")
 
