@@ -64,8 +64,8 @@ def adjacency(
     lines = []
     if not passes:
         lines.append(
-            f"rebuild the adjacent corpus: its texts are no closer to the forget texts (cosine {sim_f_a:.3f}) "
-            f"than to generic text ({sim_a_g:.3f})"
+            "rebuild the adjacent corpus: its texts are no closer to the forget texts "
+            f"(cosine {sim_f_a:.3f}) than to generic text ({sim_a_g:.3f})"
         )
     if isinstance(headroom, Headroom) and not headroom.passes:
         lines.append(f"no headroom on the adjacent corpus: {headroom.said}")
