@@ -98,7 +98,7 @@ class LanguageSettings(MethodSettings):
     reference, in the retain term. lora: None trains all weights. select: "last" keeps the last state,
     "development" the epoch with the highest loss on forget rows among those whose loss on
     `development_rows` held-out retain rows a topic rose by at most `tolerance` nats a token. text: as it
-    is, or through the tokenizer's chat template.
+    is, or through the tokenizer's chat template. layer: the hooked block, from 0; None: the method's rule.
     """
 
     learning_rate: float = Field(1e-4, gt=0)
@@ -120,6 +120,15 @@ class LanguageSettings(MethodSettings):
     tolerance: float = Field(0.1, ge=0)
     development_rows: int = Field(32, ge=1)
     text: Literal["plain", "chat"] = "plain"
+    layer: int | None = Field(None, ge=0)
+
+    def weight(self, topic: str) -> float:
+        """The retain weight of a topic."""
+        return self.topic_weights.get(topic, self.retain_weight)
+
+    def length(self, topic: str) -> int:
+        """The longest sequence of a topic, in tokens."""
+        return self.topic_lengths.get(topic, self.max_length)
 
 
 TRIAGE: Mapping[str, Any] = {
@@ -164,3 +173,4 @@ class LanguageUse:
     steer: Callable[[Any, np.random.Generator, int, float], Floats] | None = None
     prepare: Callable[[Any], None] | None = None
     saves_whole: bool = False
+    weighted: bool = True

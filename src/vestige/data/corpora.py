@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from vestige.data.files import TABLE_SUFFIXES, file_sha256, read_table
-from vestige.errors import InputError, did_you_mean, first_five
+from vestige.errors import InputError, did_you_mean, first_five, shown
 from vestige.files import reading
 from vestige.seeds import generator
 
@@ -43,12 +44,14 @@ _PAIR = ("question", "answer")
 
 @dataclass(frozen=True)
 class Document:
-    """One text. id: unique in its corpus. question, answer: where the text was made of the two."""
+    """One text. id: unique in its corpus. question, answer: where the text was made of the two. messages:
+    (role, content) of each turn, where it was made of those."""
 
     id: str
     text: str
     question: str | None = None
     answer: str | None = None
+    messages: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +106,8 @@ class Sample:
 def read_corpus(
     path: str | Path, *, name: str, role: Role, column: str | None = None, encoding: str = "utf-8"
 ) -> Corpus:
-    """The documents of a file. JSONL, CSV, TSV, Parquet: a text column, or question and answer; .txt, .md: one
-    document a line.
+    """The documents of a file. JSONL, CSV, TSV, Parquet: a text column, question and answer, or messages;
+    .txt, .md: one document a line.
 
     column: the text column's name (default: text, content, document, passage or sentence; then question and
     answer, which become "Question: q\\nAnswer: a"). Documents without a visible character are counted and
@@ -181,12 +184,29 @@ def _rows(path: Path, table: pd.DataFrame, column: str | None) -> list[Document]
             Document(id=i, text=f"Question: {q}\nAnswer: {a}" if q or a else "", question=q, answer=a)
             for i, q, a in pairs
         ]
+    if "messages" in names:
+        return [
+            _conversation(f"{path}, row {number}", i, cell)
+            for number, (i, cell) in enumerate(zip(ids, table["messages"], strict=True), start=1)
+        ]
     raise InputError(
         str(path),
         f"columns {first_five(names)}",
-        f"one of {', '.join(_TEXT_COLUMNS)}, or question and answer",
+        f"one of {', '.join(_TEXT_COLUMNS)}, or question and answer, or messages",
         "name the text column 'text'",
     )
+
+
+def _conversation(subject: str, document_id: str, cell: str) -> Document:
+    """A document of `[{"role": ..., "content": ...}, ...]`; its text is the contents, a line each."""
+    try:
+        turns = json.loads(cell)
+        messages = tuple((str(turn["role"]), str(turn["content"])) for turn in turns)
+    except (ValueError, TypeError, KeyError):
+        raise InputError(
+            subject, f"messages {shown(cell)}", "a list of objects with role and content", "repair the row"
+        ) from None
+    return Document(id=document_id, text="\n".join(content for _, content in messages), messages=messages)
 
 
 def _ids(table: pd.DataFrame) -> list[str]:
@@ -282,29 +302,47 @@ def encode(tokenizer: Any, document: Document, *, text_format: TextFormat, subje
     that writes the beginning token beside the one that the tokenizer adds gives two: one is taken away and a
     note says so. Raises InputError for chat text without a template.
     """
-    bos = tokenizer.bos_token_id
-    wanted = adds_bos(tokenizer)
-    notes: tuple[str, ...] = ()
-    if text_format == "chat":
-        text = chat_text(tokenizer, document, subject=subject)
-        if bos is not None and text.startswith(tokenizer.bos_token):
-            wanted = True
-    else:
-        text = document.text
+    plain = text_format == "plain"
+    text = document.text if plain else chat_text(tokenizer, document, subject=subject)
     ids = list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-    if not wanted:
-        return Encoded(tuple(ids), None)
+    bos, cut, notes = one_bos(tokenizer, text, ids, text_format=text_format)
+    return Encoded(tuple(ids[cut:]) if bos is None else (bos, *ids[cut:]), bos, notes)
+
+
+def one_bos(
+    tokenizer: Any, text: str, ids: Sequence[int], *, text_format: TextFormat
+) -> tuple[int | None, int, tuple[str, ...]]:
+    """What to put before `ids`, the tokens of `text` without special ones, so that it begins with exactly one
+    beginning token where the tokenizer or its template adds any: (that token or None, how many leading ids it
+    takes the place of, notes)."""
+    bos = tokenizer.bos_token_id
+    adds = adds_bos(tokenizer)
+    if not (adds or (text_format == "chat" and bos is not None and text.startswith(tokenizer.bos_token))):
+        return None, 0, ()
     leading = 0
-    while bos is not None and leading < len(ids) and ids[leading] == bos:
+    while leading < len(ids) and ids[leading] == bos:
         leading += 1
     if bos == tokenizer.eos_token_id and text_format == "plain":
-        return Encoded((bos, *ids), bos)  # what the text begins with may be an end token of its own
-    written = leading + (text_format == "chat" and adds_bos(tokenizer))
+        return bos, 0, ()  # what the text begins with may be an end token of its own
+    written = leading + (text_format == "chat" and adds)
+    notes: tuple[str, ...] = ()
     if written > 1:
         notes = (f"{written} beginning tokens at the start of a text were made one",)
     elif leading and text_format == "plain":
         notes = ("a beginning token written in the text was taken for the one the tokenizer adds",)
-    return Encoded((bos, *ids[leading:]), bos, notes)
+    return bos, leading, notes
+
+
+def turns_of(document: Document) -> list[dict[str, str]]:
+    """The document as a conversation: its own messages; question and answer; any other text as a user's."""
+    if document.messages:
+        return [{"role": role, "content": content} for role, content in document.messages]
+    if document.question is not None and document.answer is not None:
+        return [
+            {"role": "user", "content": document.question},
+            {"role": "assistant", "content": document.answer},
+        ]
+    return [{"role": "user", "content": document.text}]
 
 
 def chat_text(tokenizer: Any, document: Document, *, subject: str) -> str:
@@ -317,13 +355,7 @@ def chat_text(tokenizer: Any, document: Document, *, subject: str) -> str:
             "a chat template for --chat-template",
             "leave --chat-template out",
         )
-    if document.question is not None and document.answer is not None:
-        turns = [
-            {"role": "user", "content": document.question},
-            {"role": "assistant", "content": document.answer},
-        ]
-    else:
-        turns = [{"role": "user", "content": document.text}]
+    turns = turns_of(document)
     text: str = tokenizer.apply_chat_template(turns, tokenize=False)
     return text
 

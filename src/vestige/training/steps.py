@@ -106,7 +106,8 @@ def weights_sha256(state: dict[str, Tensor]) -> str:
     """sha256 over names and bytes of the parameters, in order of name."""
     parts: list[object] = []
     for name in sorted(state):
-        parts += [name, state[name].detach().cpu().contiguous().numpy().tobytes()]
+        plain = state[name].detach().cpu().contiguous().reshape(-1)
+        parts += [name, plain.view(torch.uint8).numpy().tobytes()]
     return digest(*parts)
 
 
