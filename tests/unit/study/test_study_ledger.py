@@ -21,14 +21,18 @@ from vestige.study.ledger_rows import (
     DisplacementRow,
     LabelRow,
     LedgerRow,
+    MainTable2Row,
     MethodRow,
+    OptimisationRow,
     RegistryRow,
     SchemaRow,
+    StepRow,
     SuppressionRow,
     TuningRow,
 )
 from vestige.study.plan import Plan
 from vestige.study.runner import Execution
+from vestige.study.steps import STEPS, write_steps
 from vestige.study.sweep import load_study, run_all
 from vestige.study.tune import tune_study
 
@@ -266,3 +270,46 @@ def test_the_guide_lists_which_study_makes_what() -> None:
         if tables or figures:
             line = f"| `{study}` | {', '.join(tables) or '–'} | {', '.join(figures) or '–'} |"
             assert line in guide
+
+
+def test_step_logs_give_optimisation_rows_and_traces(sweep: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(sweep / "arms/semantic", tmp_path / "semantic"))
+    (node,) = copy.glob("nodes/unlearned-*")
+    log = [
+        {
+            "step": step, "epoch": 1, "rows": 16, "tokens": 100, "loss": 1.0, "forget_loss": float(step),
+            "retain_loss": 0.5, "gradient_norm": 2.0 * step, "update_norm": 0.1 * step,
+            "learning_rate": 1e-4, "seconds": 0.1,
+        }
+        for step in range(1, 31)
+    ]  # fmt: skip
+    write_steps(log, node / STEPS)
+    ledger = read_ledger(copy)
+    (row,) = ledger.of(OptimisationRow)
+    assert (row.forget_loss_first10, row.forget_loss_last10) == (5.5, 25.5)
+    assert (row.grad_norm_first10, row.grad_norm_last10) == (11.0, 51.0)
+    assert (row.update_norm_last, row.steps) == (pytest.approx(3.0), 30)
+    found = record(sweep, "semantic")
+    assert row.progress_f == metric(found, "progress.F")["value"]
+    assert row.full_margin == metric(found, "margin.F", "full")["value"]
+    traces = ledger.of(StepRow)
+    assert [item.forget_loss for item in traces] == [float(step) for step in range(1, 31)]
+
+
+def test_replications_are_those_of_the_summaries(confirmed_once: Path) -> None:
+    rows = read_ledger(confirmed_once).of(MainTable2Row)
+    first = [row for row in rows if row.phase == 1]
+    assert {(row.seeds, row.bundles) for row in first} == {
+        (seed, bundle) for seed in ("17", "42") for bundle in ("b01", "b02")
+    }
+    assert all(row.p_holm is not None for row in first if row.method != "Uniformization")
+    summary = json.loads((confirmed_once / "summaries/replication.json").read_text("utf-8"))
+    methods = {item["label"]: item for item in summary["methods"] if not item["control"]}
+    second = {row.method: row for row in rows if row.phase == 2}
+    assert set(second) == set(methods)
+    for label, row in second.items():
+        views = {item["view"]: item for item in methods[label]["views"]}
+        assert row.gain_f == views["F"]["estimate"]
+        assert row.gain_g_lo == views["G"]["interval"]["low"]
+        assert row.decision.lower() == methods[label]["decision"]
+        assert (row.seeds, row.bundles) == ("17;42", "b01;b02")
