@@ -118,13 +118,15 @@ _SETTINGS: dict[Any, Any] = {
 class Panel:
     """One drawing. svg: a complete inline element. caption: the words above it. alternative: what it shows.
 
-    marks: which of `unit` intervals and noise `band` it contains, for a key beside it.
+    marks: which of `unit` intervals and noise `band` it contains, for a key beside it. cells: numbers stand
+    on coloured cells, so that letters get no halo.
     """
 
     svg: str
     caption: str
     alternative: str
     marks: frozenset[str] = frozenset()
+    cells: bool = False
 
 
 @contextmanager
@@ -203,12 +205,12 @@ def standalone(panel: Panel) -> str:
     def variables(colors: dict[str, str]) -> str:
         return "".join(f"--{name}: {color}; " for name, color in colors.items())
 
+    halo = "text { paint-order: stroke; stroke: var(--paper); stroke-width: 4px; stroke-linejoin: round; }"
     style = (
         f"<style>svg {{ color-scheme: light dark; {variables(_LIGHT)}background: var(--paper); "
         "font-family: system-ui, 'DejaVu Sans', sans-serif; } "
         f"@media (prefers-color-scheme: dark) {{ svg {{ {variables(_DARK)}}} }} "
-        "text { paint-order: stroke; stroke: var(--paper); stroke-width: 4px; "
-        "stroke-linejoin: round; }</style>"
+        f"{'' if panel.cells else halo}</style>"
     )
     head, _, body = panel.svg.partition(">")
     head = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)

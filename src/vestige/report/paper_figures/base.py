@@ -160,12 +160,13 @@ def canvas(
         yield figure, axes
 
 
-def finish(figure: Figure, key: str, caption: str, alternative: str) -> Panel:
-    """The figure as a panel. key: begins its ids, unique on a page."""
+def finish(figure: Figure, key: str, caption: str, alternative: str, *, cells: bool = False) -> Panel:
+    """The figure as a panel. key: begins its ids, unique on a page. cells: as of `Panel`."""
     return Panel(
         svg=inline(svg_text(figure), f"paper-{key}", caption, alternative),
         caption=plain(caption),
         alternative=plain(alternative),
+        cells=cells,
     )
 
 

@@ -1,0 +1,1 @@
+"""The page, figures and tables of footprints, made from their records. No torch."""
