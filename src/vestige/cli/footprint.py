@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vestige.cli.footprint_checks import selftest, sensitivity
 from vestige.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from vestige.footprint.records import FootprintRecord, FootprintSettings
 
-__all__ = ["app", "print_footprint"]
+__all__ = ["app", "labelled", "print_footprint"]
 
 app = typer.Typer(add_completion=False)
+app.command("selftest")(selftest)
+app.command("sensitivity")(sensitivity)
 
 QUICK = {"units": 20, "max_length": 256, "hessian_length": 128, "probes": 1, "perplexity_tokens": 5_000}
 """What `--quick` samples instead."""
@@ -142,7 +145,7 @@ def footprint(
     with launched() as world, Progress(1.0) as progress:
         record = measure(
             base=str(base),
-            unlearned=_labelled(unlearned or []),
+            unlearned=labelled(unlearned or []),
             oracle=oracle,
             forget=named_paths(forget or [], "forget"),
             adjacent=named_paths(adjacent or [], "adjacent"),
@@ -198,8 +201,8 @@ def _settings(*, preset: str, quick: bool, given: dict[str, int | None], **rest:
     return FootprintSettings(**chosen)
 
 
-def _labelled(values: list[str]) -> dict[str, str] | list[str]:
-    """`LABEL=MODEL` values by label, or plain ones as they are; the two can be mixed."""
+def labelled(values: list[str]) -> dict[str, str]:
+    """`LABEL=MODEL` values by label; a plain one has its folder's name, numbered where it repeats."""
     found: dict[str, str] = {}
     for value in values:
         label, mark, model = value.partition("=")
