@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from typing import Any, Literal
 
 from pydantic import Field
@@ -200,6 +201,26 @@ class SelfTest(Record):
     gates: dict[int, InjectionGates]
     settings: dict[str, Any]
     seconds: float
+
+    def lines(self) -> list[str]:
+        """The result in words: a line a case, then what failed on which seed."""
+        total = len(self.seeds)
+        found = []
+        for name, hits in self.hits.items():
+            own = [case for case in self.cases if case.case == name]
+            paper = Counter(case.paper for case in own)
+            classes = ", ".join(f"{cls} {n}" for cls, n in paper.most_common())
+            expected = " or ".join(own[0].expected) if own else ""
+            line = f"{name}: {hits} of {total} as expected ({expected}); published rule: {classes}"
+            if self.undefined.get(name):
+                line += f"; undefined on {self.undefined[name]}"
+            found.append(line)
+        for case in self.cases:
+            if not case.hit:
+                found.append(f"seed {case.seed}, {case.case}: {case.outcome}, expected {case.expected[0]}")
+        verdict = "passed" if self.passes else "failed"
+        found.append(f"self-test {verdict}: {self.needed} of {total} seeds needed for every case")
+        return found
 
 
 class SensitivityRow(Record):
