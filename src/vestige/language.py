@@ -5,7 +5,7 @@ Nothing here imports torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -160,8 +160,9 @@ class LanguageUse:
     left out is not part of the loss. forget, retain: in place of the objective's own terms. triage: preset
     `triage`, on top of `TRIAGE`. block: number of blocks -> the hooked one. steer(settings, generator,
     width d, mean token norm of the reference on the topic's first batch) -> the topic's fixed vector (d,).
-    prepare(session): phases before the loop, see `vestige.training.session`. saves_whole: the base's
-    weights change beside the adapters.
+    prepare(session): phases before the loop, see `vestige.training.session`; it may set the session's
+    terms. conclude(session, log): after the loop, for notes. saves_whole: the base's weights change beside
+    the adapters. weighted: False adds the retain term as it is, the method weighs its parts itself.
     """
 
     settings: type[LanguageSettings]
@@ -172,5 +173,6 @@ class LanguageUse:
     block: Callable[[int], int] = language_block
     steer: Callable[[Any, np.random.Generator, int, float], Floats] | None = None
     prepare: Callable[[Any], None] | None = None
+    conclude: Callable[[Any, Sequence[Mapping[str, Any]]], None] | None = None
     saves_whole: bool = False
     weighted: bool = True
