@@ -174,7 +174,7 @@ def test_shipped_studies_parse() -> None:
 
 
 def test_shipped_studies_name_backbones_of_the_panel() -> None:
-    known = {item.hub_id for item in panel()} | {"minilm"}
+    known = {item.hub_id for item in panel()} | {"minilm", "smollm2"}
     named = [
         str(plan.model["backbone"])
         for name in shipped_studies()
