@@ -65,14 +65,15 @@ def report(
     from vestige.files import writable_folder
     from vestige.report.consistency import contradictions
     from vestige.report.html import write_report
-    from vestige.report.reader import read_assessments
+    from vestige.report.reader import has_assessments, read_assessments
     from vestige.study.store import refresh_manifest
 
     formats = _formats(tables, "--tables", FORMATS)
     drawn = _formats(figures, "--figures", FIGURES)
     _check_only(only)
     paper = _paper(folder, beside or [], only, asked=bool(drawn) or only is not None)
-    assessments = [] if paper is not None and _imported_alone(folder) else read_assessments(folder)
+    alone = paper is not None and paper.present and not has_assessments(folder)
+    assessments = [] if alone else read_assessments(folder)
     target = writable_folder(out or (folder.parent if folder.is_file() else folder))
     for item in assessments:
         for line in contradictions(item):
@@ -103,12 +104,6 @@ def _paper(folder: Path, beside: Sequence[Path], only: str | None, *, asked: boo
     if folder.is_file() or not (study or beside or asked):
         return None
     return read_paper([folder, *beside], only)
-
-
-def _imported_alone(folder: Path) -> bool:
-    """Whether a folder holds imported tables and nothing that was measured."""
-    places = ("plan.json", "sweep.json", "assessment.json", "assessments")
-    return (folder / "imported").is_dir() and not any((folder / name).exists() for name in places)
 
 
 def _check_only(only: str | None) -> None:

@@ -11,7 +11,7 @@ from vestige.contracts import Assessment
 from vestige.errors import InputError, shown
 from vestige.study.store import SWEEP, run_folders
 
-__all__ = ["assessment_files", "read_assessment", "read_assessments"]
+__all__ = ["assessment_files", "has_assessments", "read_assessment", "read_assessments"]
 
 _FORMAT = "vestige-assessment-1"
 _REMEDY = "make one with: vestige compare ... --out DIR, or vestige study run STUDY.yaml --out DIR"
@@ -33,6 +33,11 @@ def assessment_files(folder: Path) -> list[Path]:
             str(folder), "no assessment.json and no assessments/*.json", "at least one of them", _REMEDY
         )
     return files
+
+
+def has_assessments(folder: Path) -> bool:
+    """Whether there is any record: a study that was only tuned has none."""
+    return folder.is_file() or any(_files(part) for part in _parts(folder))
 
 
 def _parts(folder: Path) -> list[Path]:

@@ -99,7 +99,7 @@ def model_names(model: Mapping[str, Any]) -> tuple[str, str]:
     settings = ", ".join(f"{name} {model[name]}" for name in sorted(model))
     backbone = str(model.get("backbone") or settings or "own model")
     for key, title, places in _panel():
-        if backbone in (key, title) or backbone in places:
+        if backbone.lower() in {name.lower() for name in (key, title, *places)}:
             return key, title
     tail = backbone.rstrip("/").rpartition("/")[2]
     return tail, tail
