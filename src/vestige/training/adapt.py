@@ -126,7 +126,10 @@ class FrozenReader:
     def _read(self, keys: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
         with evaluation(self.model):
             reading = self.model.reader.read(keys, self._options)
-        return reading.utterances.clone(), reading.options.clone()  # autograd may save copies alone
+        # Autograd may not save what inference mode made; a copy made outside of it may be saved. The caller
+        # may be scoring, in inference mode itself, while what is kept here serves later training as well.
+        with torch.inference_mode(False), torch.no_grad():
+            return reading.utterances.clone(), reading.options.clone()
 
 
 class HeadAlone(TrainableModule):
