@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,22 @@ import torch
 from torch import Tensor, nn
 
 from vestige.errors import InputError, MissingDependency, first_five
+from vestige.files import write_text
 from vestige.models.lm_record import Adapter
 
-__all__ = ["Applied", "PromptedLM", "apply_adapter", "is_adapter", "merged", "without_adapters"]
+__all__ = [
+    "Applied",
+    "PromptedLM",
+    "apply_adapter",
+    "is_adapter",
+    "merged",
+    "save_prompted",
+    "without_adapters",
+]
 
 CONFIG = "adapter_config.json"
+BASE = "base"
+"""Folder in a prompt's own folder with the weights that it was trained before."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +51,72 @@ class PromptedLM(nn.Module):
         super().__init__()
         self.prompted = prompted
         self.config = prompted.config
+        self._bare = False
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, use_cache: bool = False, **extra: Any
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        use_cache: bool = False,
+        position_ids: Tensor | None = None,
+        **extra: Any,
     ) -> Any:
-        """Virtual positions go in before `input_ids` and their logits are cut off."""
-        out = self.prompted(input_ids=input_ids, attention_mask=attention_mask, use_cache=use_cache)
+        """Virtual positions go in before `input_ids` and their logits are cut off.
+
+        position_ids: of the real positions, counted without the virtual ones.
+        """
+        inputs = {"attention_mask": attention_mask, "use_cache": use_cache}
+        if self._bare:
+            return self.prompted.base_model(input_ids=input_ids, position_ids=position_ids, **inputs)
+        kind = str(getattr(self.prompted.active_peft_config.peft_type, "value", ""))
+        if position_ids is None or kind not in ("P_TUNING", "PROMPT_TUNING"):
+            out = self.prompted(input_ids=input_ids, **inputs)
+        else:  # peft drops positions, so that padding on the left would move the text away from its prompt
+            out = self._placed(input_ids, attention_mask, use_cache, position_ids)
         out.logits = out.logits[:, -input_ids.shape[1] :]
         return out
+
+    def _placed(self, ids: Tensor, mask: Tensor | None, use_cache: bool, positions: Tensor) -> Any:
+        """The prompt at positions 0, 1, ..., the text's own positions after it."""
+        prompts = self.prompted.get_prompt(batch_size=len(ids))
+        virtual = prompts.shape[1]
+        before = torch.arange(virtual, device=ids.device).expand(len(ids), -1)
+        embeds = self.get_input_embeddings()(ids)
+        mask = torch.ones_like(ids) if mask is None else mask
+        return self.prompted.base_model(
+            inputs_embeds=torch.cat((prompts.to(embeds.dtype), embeds), 1),
+            attention_mask=torch.cat((mask.new_ones(len(ids), virtual), mask), 1),
+            position_ids=torch.cat((before, positions + virtual), 1),
+            use_cache=use_cache,
+        )
+
+    @contextmanager
+    def unprompted(self) -> Iterator[None]:
+        """Inside, the model computes as if there were no prompt."""
+        self._bare = True
+        try:
+            yield
+        finally:
+            self._bare = False
 
     def get_input_embeddings(self) -> nn.Module:
         """The table of real tokens' embeddings."""
         found: nn.Module = self.prompted.base_model.get_input_embeddings()
         return found
+
+
+def save_prompted(model: PromptedLM, tokenizer: Any, folder: Path) -> None:
+    """Write the prompt into `folder` and the model it stands before into `folder/base`, whole.
+
+    The prompt's own record names that base relative to itself, so that the folder can be moved.
+    """
+    base = model.prompted.get_base_model()
+    base.save_pretrained(str(folder / BASE))
+    tokenizer.save_pretrained(str(folder / BASE))
+    model.prompted.save_pretrained(str(folder))
+    path = folder / CONFIG
+    config = json.loads(path.read_text(encoding="utf-8"))
+    write_text(path, json.dumps(config | {"base_model_name_or_path": BASE}, indent=2, sort_keys=True))
 
 
 def is_adapter(name: str) -> bool:
