@@ -21,7 +21,7 @@ import vestige
 from vestige.contracts import Undefined
 from vestige.errors import InputError
 from vestige.footprint import FootprintRecord, FootprintSettings
-from vestige.footprint.judgements import Adjacency
+from vestige.footprint.judgements import Adjacency, CalibratedClass
 from vestige.footprint.run import footprint
 from vestige.models.causal_lm import LanguageModel, language_model, load_language_model
 from vestige.models.projections import lora_targets
@@ -286,3 +286,26 @@ def test_records_need_no_torch() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+def test_the_calibrated_class_stands_beside_the_published_one(work: Path, tmp_path: Path) -> None:
+    settings = FootprintSettings(
+        units=3,
+        subsets=2,
+        probes=0,
+        perplexity_tokens=0,
+        calibrate=True,
+        noise_copies=2,
+        reference_changes=2,
+    )
+    found = measure(work, settings=settings, out=tmp_path)
+    calibrated = found.checkpoints[0].calibrated
+    assert isinstance(calibrated, CalibratedClass)
+    assert {corpus.corpus for corpus in calibrated.corpora} == {"bio", "cyber", "near", "far"}
+    assert all(len(corpus.copies) == len(corpus.references) == 2 for corpus in calibrated.corpora)
+    assert calibrated.moved > 0
+    # two copies and two references on one subset of four corpora, on top of base and checkpoint on two
+    assert found.cost.passes_planned == 3 * 4 * (2 + 2 + 2 + 2)
+    again = measure(work, settings=settings, out=tmp_path)
+    assert again.checkpoints == found.checkpoints
+    assert again.cost.passes_run < found.cost.passes_run
