@@ -122,7 +122,7 @@ def language_rows(
     if not rows:
         raise InputError(
             subject,
-            f"no tokens to predict within {max_length} ({empty} rows without text or answer, {short} cut off)",
+            f"no tokens to predict within {max_length} ({empty} empty rows, {short} cut off)",
             "at least one row with some",
             "raise the longest length or check the file",
         )

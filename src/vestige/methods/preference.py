@@ -1,19 +1,26 @@
-"""NPO and SimNPO: the forget set as the losing side of a preference, with a bounded pull."""
+"""NPO, SimNPO and DPO: the forget set as the losing side of a preference, with a bounded pull."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from vestige.contracts import LossBatch, Objective, Term
+from vestige.language import LanguageSettings, LanguageUse, SequenceBatch
 from vestige.methods import METHODS
-from vestige.methods.gradient import LEARNING_RATES, RETAIN_WEIGHTS, RetainWeighted, retain_kl, retain_nll
+from vestige.methods.gradient import (
+    LEARNING_RATES,
+    RETAIN_WEIGHTS,
+    RetainWeighted,
+    chosen_retain,
+    language_needs,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["NPO", "SIMNPO", "NPOSettings", "SimNPOSettings"]
+__all__ = ["DPO", "NPO", "SIMNPO", "NPOSettings", "SimNPOSettings"]
 
 FORGET: frozenset[Term] = frozenset({"forget"})
 BETAS = (2.5, 4.5, 10.0)
@@ -34,23 +41,46 @@ class SimNPOSettings(RetainWeighted):
     retain: Literal["nll", "kl"] = "nll"
 
 
-def npo_forget(batch: LossBatch, settings: NPOSettings) -> Tensor:
+class LanguageNPO(LanguageSettings):
+    """beta: inverse temperature of the preference. retain: which retain term."""
+
+    beta: float = Field(0.1, gt=0)
+    retain: Literal["nll", "kl"] = "nll"
+
+
+class LanguageSimNPO(LanguageNPO):
+    """gamma: margin, 0 unless set."""
+
+    gamma: float = 0.0
+
+
+class LanguageDPO(LanguageNPO):
+    """retain: KL unless set."""
+
+    retain: Literal["nll", "kl"] = "kl"
+
+
+def npo_forget(batch: LossBatch, settings: Any) -> Tensor:
     """-(2/beta) E log sigmoid(-beta log(p_theta / p_ref)) on D_F. Scalar in [0, inf)."""
     from vestige.training.losses import npo
 
     return npo(batch.target_log_probs, batch.ref_target_log_probs, settings.beta)
 
 
-def simnpo_forget(batch: LossBatch, settings: SimNPOSettings) -> Tensor:
+def simnpo_forget(batch: LossBatch, settings: Any) -> Tensor:
     """-(2/beta) E log sigmoid(-(beta/len) log p_theta - gamma) on D_F. Scalar in [0, inf)."""
     from vestige.training.losses import simnpo
 
-    return simnpo(batch.target_log_probs, batch.lengths, settings.beta, settings.gamma)
+    return simnpo(batch.summed_log_probs, batch.lengths, settings.beta, settings.gamma)
 
 
-def chosen_retain(batch: LossBatch, settings: NPOSettings | SimNPOSettings) -> Tensor:
-    """l(D_R) or KL(p_ref to p_theta), as the settings say. Scalar in [0, inf)."""
-    return retain_kl(batch, settings) if settings.retain == "kl" else retain_nll(batch, settings)
+def dpo_forget(batch: SequenceBatch, settings: LanguageDPO) -> Tensor:
+    """-(2/beta) E log sigmoid(beta (log(p/p_ref)(refusal) - log(p/p_ref)(answer))). Scalar in [0, inf)."""
+    from vestige.training.losses import dpo
+
+    assert batch.preferred is not None
+    better = batch.preferred.target_log_probs - batch.preferred.ref_target_log_probs
+    return dpo(better, batch.target_log_probs - batch.ref_target_log_probs, settings.beta)
 
 
 def kl_terms(settings: NPOSettings | SimNPOSettings) -> frozenset[Term]:
@@ -79,6 +109,11 @@ NPO = METHODS.register(
         retain=chosen_retain,
         reference_terms=npo_terms,
         grid=GRID,
+        language=LanguageUse(
+            settings=LanguageNPO,
+            needs=lambda settings: language_needs(settings, "ref_target"),
+            triage={"learning_rate": 2e-5, "retain_weight": 50.0, "beta": 0.1, "retain": "kl"},
+        ),
     )
 )
 
@@ -96,5 +131,34 @@ SIMNPO = METHODS.register(
         retain=chosen_retain,
         reference_terms=kl_terms,
         grid=GRID,
+        language=LanguageUse(
+            settings=LanguageSimNPO,
+            needs=language_needs,
+            triage={"learning_rate": 2e-5, "retain_weight": 50.0, "beta": 0.1, "retain": "kl"},
+        ),
+    )
+)
+
+DPO = METHODS.register(
+    Objective(
+        name="dpo",
+        title="DPO (refusal)",
+        formula=(
+            "-(2/beta) E log sigmoid(beta (log(p_theta/p_ref)(refusal) - log(p_theta/p_ref)(D_F))) "
+            "+ w KL(p_ref to p_theta) on D_R"
+        ),
+        source="Rafailov et al. 2023, Direct Preference Optimization; Maini et al. 2024, TOFU",
+        deviations="factor 2/beta as NPO; log p a token mean unless set; own refusals, drawn by seed",
+        models=("causal-lm",),
+        role="candidate",
+        settings=LanguageDPO,
+        forget=dpo_forget,  # type: ignore[arg-type]
+        retain=chosen_retain,
+        reference_terms=lambda settings: frozenset(),
+        language=LanguageUse(
+            settings=LanguageDPO,
+            needs=lambda settings: language_needs(settings, "refusal", "ref_target"),
+            triage={"learning_rate": 5e-5, "retain_weight": 50.0, "beta": 0.1, "retain": "kl"},
+        ),
     )
 )
