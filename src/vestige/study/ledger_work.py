@@ -58,17 +58,19 @@ def _work(runs: Sequence[Run]) -> Iterator[_Work]:
 
 
 def _development_models(run: Run) -> set[str]:
-    """Keys of oracles that serve tuning alone: those of no evaluated request."""
+    """Keys of oracles that serve tuning alone: those of the request that settings were tuned on, unless they
+    were evaluated too."""
+    tuned = {
+        run.json("requests/00.json", {}).get("rows_sha256"),
+        run.json("tuning.json", {}).get("request", {}).get("rows"),
+    } - {None}
     used = {entry["identity"].get("oracle") for entry in run.entries}
-    held = {
-        record["identity"]["model"]
-        for record in run.nodes.values()
-        if record["kind"] == "predictions" and record["identity"].get("what") == "evaluation"
-    }
     return {
         record["key"]
         for record in run.nodes.values()
-        if record["kind"] == "oracle" and record["key"] not in used | held
+        if record["kind"] == "oracle"
+        and record["key"] not in used
+        and record["identity"].get("request", {}).get("rows") in tuned
     }
 
 
