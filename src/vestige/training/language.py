@@ -1,19 +1,25 @@
-"""Fitting a causal language model to token sequences: next-token loss, AdamW, a stated schedule."""
+"""Fitting a causal language model to token sequences through the one loop."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from vestige.contracts import Record
-from vestige.errors import Diverged
-from vestige.seeds import generator
+from vestige.data.language_rows import LanguageRow
+from vestige.errors import InputError
+from vestige.seeds import digest, generator
+from vestige.training.batches import StepPlan
+from vestige.training.losses import nll
+from vestige.training.sequences import SequenceScorer
+from vestige.training.steps import Hooks, Job, Part, TrainingRecord, run_job, weights_sha256
 
-__all__ = ["FitSettings", "fit_language_model", "next_token_loss"]
+__all__ = ["FitSettings", "fit_language_model", "fit_rows", "plain_rows"]
 
 
 class FitSettings(Record):
@@ -32,17 +38,11 @@ class FitSettings(Record):
     max_steps: int | None = Field(None, ge=1)
 
 
-def next_token_loss(model: nn.Module, sequences: Sequence[Sequence[int]]) -> Tensor:
-    """Mean negative log-likelihood in nats of all tokens but each sequence's first, ()."""
-    device = next(model.parameters()).device
-    width = max(map(len, sequences))
-    ids = torch.zeros(len(sequences), width, dtype=torch.long)
-    labels = torch.full((len(sequences), width), -100)
-    for row, sequence in enumerate(sequences):
-        ids[row, : len(sequence)] = labels[row, : len(sequence)] = torch.tensor(sequence)
-    ids, labels = ids.to(device), labels.to(device)
-    logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-    return nn.functional.cross_entropy(logits.transpose(1, 2).float(), labels[:, 1:])
+def plain_rows(sequences: Sequence[Sequence[int]]) -> list[LanguageRow]:
+    """Token id lists as rows in which every token but the first is predicted; ids are their positions."""
+    return [
+        LanguageRow(str(i), tuple(ids), (False, *(True,) * (len(ids) - 1))) for i, ids in enumerate(sequences)
+    ]
 
 
 def fit_language_model(
@@ -56,43 +56,84 @@ def fit_language_model(
 ) -> float:
     """Train `parameters` on the sequences (token ids, at least two each); returns the last step's loss.
 
-    Every epoch passes over all sequences in an order of its own, drawn from `seed`; the last batch may be
-    smaller. The model's modes and requires_grad are the caller's. progress(step, steps, loss) after each
-    step. Raises Diverged for a loss or gradient that is not finite.
+    The model's modes and requires_grad are the caller's. Otherwise as `fit_rows`.
     """
     if not sequences or min(map(len, sequences)) < 2:
         raise ValueError("needed sequences of at least two tokens")
-    trained = list(parameters)
-    per_epoch = math.ceil(len(sequences) / settings.batch_size)
-    steps = min(per_epoch * settings.epochs, settings.max_steps or per_epoch * settings.epochs)
-    optimiser = torch.optim.AdamW(
-        trained,
-        lr=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        betas=(0.9, 0.999),
-        fused=True,
+    wanted = {id(value) for value in parameters}
+    state: dict[str, Tensor] = {
+        name: value for name, value in model.named_parameters() if id(value) in wanted
+    }
+    hooks = Hooks(progress=progress)
+    record, _ = fit_rows(
+        model, plain_rows(sequences), settings, seed=seed, hooks=hooks, state=state, train_mode=model.training
     )
-    loss = math.nan
-    for step in range(steps):
-        epoch, place = divmod(step, per_epoch)
-        if place == 0:
-            order = generator(seed, "order", epoch).permutation(len(sequences))
-        chosen = order[place * settings.batch_size : (place + 1) * settings.batch_size]
-        for group in optimiser.param_groups:
-            group["lr"] = settings.learning_rate * _factor(step, steps, settings)
-        value = next_token_loss(model, [sequences[i] for i in chosen])
-        gradients = torch.autograd.grad(value, trained)
-        for parameter, gradient in zip(trained, gradients, strict=True):
-            parameter.grad = gradient
-        norm = nn.utils.clip_grad_norm_(trained, settings.max_grad_norm)
-        loss = float(value.detach())
-        if not (math.isfinite(loss) and math.isfinite(float(norm))):
-            rows = [str(i) for i in chosen]
-            raise Diverged("loss or gradient", step + 1, rows, settings.learning_rate, "nothing was kept")
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
-        progress(step + 1, steps, loss)
-    return loss
+    return record.final_loss
+
+
+def fit_rows(
+    model: nn.Module,
+    rows: Sequence[LanguageRow],
+    settings: FitSettings,
+    *,
+    seed: int,
+    folder: Path | None = None,
+    hooks: Hooks | None = None,
+    state: dict[str, Tensor] | None = None,
+    identity: str = "",
+    train_mode: bool = True,
+) -> tuple[TrainingRecord, list[dict[str, Any]]]:
+    """Train `state` (default: what asks for a gradient) on the mean loss of a batch's predicted tokens.
+
+    Every epoch passes over all rows in an order of its own, drawn from `seed`; the last batch may be smaller.
+    folder: as `run_job`. train_mode: with dropout. Raises Diverged, Interrupted, InputError.
+    """
+    if not rows:
+        raise InputError("training text", "no rows", "at least one", "check the file")
+    if state is None:
+        state = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    plan = _plan(len(rows), settings, seed)
+    scorer = SequenceScorer(model)
+
+    def parts(step: StepPlan, position: int) -> Iterator[Part]:
+        loss = nll(scorer.batch([rows[i] for i in step.retain]).token_log_probs)
+        yield Part(loss, retain=loss)
+
+    job = Job(
+        kind="language",
+        plan=plan,
+        parts=parts,
+        learning_rate=settings.learning_rate,
+        rate=lambda step: _factor(step, len(plan), settings),
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.max_grad_norm,
+        identity=digest(
+            "fit language",
+            settings.to_json(),
+            seed,
+            identity,
+            weights_sha256(state),
+            *[value for row in rows for value in (row.id, row.ids, row.labels)],
+        ),
+        row_ids=lambda step: [rows[i].id for i in step.retain],
+        tokens=lambda step: sum(len(rows[i].ids) for i in step.retain),
+        forget_rows=0,
+        retain_rows=len(rows),
+        fused=True,
+        train_mode=train_mode,
+    )
+    return run_job(model, state, job, seed=seed, folder=folder, hooks=hooks or Hooks())
+
+
+def _plan(rows: int, settings: FitSettings, seed: int) -> list[StepPlan]:
+    per_epoch = math.ceil(rows / settings.batch_size)
+    steps = []
+    for epoch in range(settings.epochs):
+        order = [int(i) for i in generator(seed, "order", epoch).permutation(rows)]
+        for place in range(per_epoch):
+            chosen = tuple(order[place * settings.batch_size : (place + 1) * settings.batch_size])
+            steps.append(StepPlan(epoch + 1, (), chosen, place == per_epoch - 1))
+    return steps[: settings.max_steps]
 
 
 def _factor(step: int, steps: int, settings: FitSettings) -> float:

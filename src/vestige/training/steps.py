@@ -156,6 +156,7 @@ class Job:
     retain_rows: int
     columns: Callable[[StepPlan], dict[str, Any]] = lambda step: {}
     fused: bool = False
+    train_mode: bool = True
 
 
 def load_state(own: dict[str, Tensor], values: dict[str, Tensor]) -> None:
@@ -199,7 +200,7 @@ def run_job(
 
     saved_at = time.monotonic()
     was_training = model.training
-    model.train()
+    model.train(job.train_mode)
     ended = bool(run.log and run.log[-1].get("stopped"))
     try:
         with deferred_interrupt() as interrupted:
@@ -213,7 +214,7 @@ def run_job(
                 hooks.progress(position + 1, len(job.plan), entry["loss"])
                 if step.last_of_epoch:
                     ended = hooks.on_epoch(step.epoch)
-                    model.train()
+                    model.train(job.train_mode)
                     entry["stopped"] = ended
                 if interrupted():
                     raise Interrupted(
