@@ -137,8 +137,8 @@ def calibrate(
 def changes(base: nn.Module, after: nn.Module) -> dict[str, Change]:
     """The singular values of every weight's change, by the base's names; empty where nothing changed.
 
-    Truncated at numerical rank: what rounding in the weights' own dtype amounts to, and never more than a
-    millionth of the squared norm.
+    Truncated at numerical rank: what rounding in the weights' own dtype and in the decomposition amounts to,
+    and never more than a millionth of the squared norm.
     """
     now = dict(after.named_parameters())
     found = {}
@@ -147,7 +147,8 @@ def changes(base: nn.Module, after: nn.Module) -> dict[str, Change]:
         if weight.is_floating_point() and not torch.equal(weight.data, other):
             wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
             delta = _matrix(other.to(wide) - weight.data.to(wide))
-            rounding = torch.finfo(weight.dtype).eps * float(weight.data.to(wide).square().mean().sqrt())
+            size = max(float(value.to(wide).square().mean().sqrt()) for value in (weight.data, other))
+            rounding = torch.finfo(weight.dtype).eps * size
             found[name] = Change(_singular_values(delta, rounding, name), (delta.shape[0], delta.shape[1]))
     return found
 
@@ -176,7 +177,8 @@ def _singular_values(delta: Tensor, rounding: float, name: str) -> Tensor:
     if values is None:
         values = torch.linalg.svdvals(delta)
     tail = values.double().square().flip(0).cumsum(0).flip(0)  # energy from each value on
-    noise = rounding * (math.sqrt(m) + math.sqrt(n))
+    own = max(m, n) * torch.finfo(delta.dtype).eps * float(values[0])  # of the decomposition itself
+    noise = max(rounding * (math.sqrt(m) + math.sqrt(n)), own)
     keep = (values > noise) | (tail > ENERGY * norm)
     kept: Tensor = values[: int(keep.nonzero().max()) + 1]
     return kept
