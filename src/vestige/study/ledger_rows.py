@@ -7,11 +7,19 @@ imported row keeps every cell as it was printed, signed zeros included.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
-from vestige.contracts import Record
+from vestige.study.ledger_own_rows import (
+    ControlRow,
+    CurveRow,
+    DisplacementRow,
+    FreshHeadRow,
+    StepRow,
+    TuningRow,
+)
+from vestige.study.ledger_row import LedgerRow, Number, two_decimals
 
 __all__ = [
     "KINDS",
@@ -36,68 +44,12 @@ __all__ = [
     "TuningRow",
 ]
 
-Number = float | None
-
-
-class LedgerRow(Record):
-    """Base of every row.
-
-    imported: from `imported/<kind>.csv`. origin: the file the row came from, relative to its run folder.
-    printed: column -> text to show in place of the formatted value: what was printed, or why a value is
-    undefined. FORMATS: column -> format of its number, default three decimals. OWN: columns that the
-    published table lacks; they stand at the end of an export, where any row has them.
-    """
-
-    KIND: ClassVar[str] = ""
-    FORMATS: ClassVar[Mapping[str, str]] = {}
-    OWN: ClassVar[tuple[str, ...]] = ()
-
-    imported: bool = False
-    origin: str = ""
-    printed: Annotated[dict[str, str], Field(default_factory=dict)]
-
-    @classmethod
-    def columns(cls) -> tuple[str, ...]:
-        """Columns of the published table, in its order."""
-        skipped = {*LedgerRow.model_fields, *cls.OWN}
-        return tuple(cls.column(name) for name in cls.model_fields if name not in skipped)
-
-    @classmethod
-    def column(cls, field: str) -> str:
-        """The column of a field: its alias where the name is taken (`schema`)."""
-        return cls.model_fields[field].alias or field
-
-    @classmethod
-    def field(cls, column: str) -> str:
-        """The field of a column. Raises KeyError."""
-        for name in cls.model_fields:
-            if cls.column(name) == column:
-                return name
-        raise KeyError(column)
-
-    def text(self, column: str) -> str:
-        """The cell as text: as printed, else formatted; empty where there is none."""
-        if column in self.printed:
-            return self.printed[column]
-        value: Any = getattr(self, self.field(column))
-        if value is None:
-            return ""
-        if isinstance(value, float):
-            return format(value, self.FORMATS.get(column, ".3f"))
-        return str(value)
-
-
-def _two(*names: str) -> dict[str, str]:
-    """Two decimals for these columns and their bounds."""
-    ends = ("", "_lo", "_hi", "_class_lo", "_class_hi")
-    return {f"{name}{end}": ".2f" for name in names for end in ends}
-
 
 class MethodRow(LedgerRow):
     """One unlearning configuration of one request and seed, scored under all options."""
 
     KIND: ClassVar[str] = "methods"
-    FORMATS: ClassVar[Mapping[str, str]] = {**_two("progress_f", "progress_g"), "delta_acc_pp": ".1f"}
+    FORMATS: ClassVar[Mapping[str, str]] = {**two_decimals("progress_f", "progress_g"), "delta_acc_pp": ".1f"}
     OWN: ClassVar[tuple[str, ...]] = ("granularity", "experiment", "control", "method_name", "units_hash")
 
     id: int
@@ -142,7 +94,7 @@ class ArchitectureRow(LedgerRow):
 
     KIND: ClassVar[str] = "architectures"
     FORMATS: ClassVar[Mapping[str, str]] = {
-        **_two("progress_f", "progress_g", "diff_progress_f", "diff_progress_g"),
+        **two_decimals("progress_f", "progress_g", "diff_progress_f", "diff_progress_g"),
         "delta_acc_pp": ".1f",
     }
 
@@ -169,7 +121,7 @@ class ClincRow(LedgerRow):
     """One configuration on CLINC150, bundle by bundle."""
 
     KIND: ClassVar[str] = "clinc"
-    FORMATS: ClassVar[Mapping[str, str]] = {**_two("progress_f", "progress_g"), "delta_acc_pp": ".1f"}
+    FORMATS: ClassVar[Mapping[str, str]] = {**two_decimals("progress_f", "progress_g"), "delta_acc_pp": ".1f"}
 
     id: int
     model: str
@@ -201,8 +153,8 @@ class LabelRow(LedgerRow):
 
     KIND: ClassVar[str] = "labels"
     FORMATS: ClassVar[Mapping[str, str]] = {
-        **_two("progress_f", "progress_g"),
-        **_two("min_class_acc_opaque", "min_class_acc_semantic", "min_gold_p_opaque"),
+        **two_decimals("progress_f", "progress_g"),
+        **two_decimals("min_class_acc_opaque", "min_class_acc_semantic", "min_gold_p_opaque"),
         "oracle_acc_f": ".4f",
         "oracle_acc_g": ".4f",
         "oracle_mass_f": ".3e",
@@ -237,7 +189,7 @@ class SchemaRow(LedgerRow):
     """One configuration under one candidate set on one view: new forward passes of the same checkpoints."""
 
     KIND: ClassVar[str] = "schemas"
-    FORMATS: ClassVar[Mapping[str, str]] = _two("progress") | {
+    FORMATS: ClassVar[Mapping[str, str]] = two_decimals("progress") | {
         "progress_lo": ".2f",
         "progress_hi": ".2f",
     }
@@ -269,7 +221,7 @@ class SuppressionRow(LedgerRow):
 
     KIND: ClassVar[str] = "suppression"
     FORMATS: ClassVar[Mapping[str, str]] = {
-        **_two("dev_s", "s", "aligned_a", "residual", "progress_f"),
+        **two_decimals("dev_s", "s", "aligned_a", "residual", "progress_f"),
         "identity_error": ".1e",
     }
     OWN: ClassVar[tuple[str, ...]] = (
@@ -361,7 +313,7 @@ class OptimisationRow(LedgerRow):
     """How one unlearning run went, from its step log. first10, last10: means over ten steps."""
 
     KIND: ClassVar[str] = "optimisation"
-    FORMATS: ClassVar[Mapping[str, str]] = _two("progress_f", "s_f", "oracle_acc")
+    FORMATS: ClassVar[Mapping[str, str]] = two_decimals("progress_f", "s_f", "oracle_acc")
     OWN: ClassVar[tuple[str, ...]] = ("bundle", "method", "update_norm_last", "steps")
 
     model: str
@@ -415,7 +367,7 @@ class MainTable2Row(LedgerRow):
     """The method comparison as the main text shows it: confirmation (1) and replication (2)."""
 
     KIND: ClassVar[str] = "main_table2"
-    FORMATS: ClassVar[Mapping[str, str]] = _two("progress_f", "progress_g")
+    FORMATS: ClassVar[Mapping[str, str]] = two_decimals("progress_f", "progress_g")
     OWN: ClassVar[tuple[str, ...]] = ("gain_f_lo", "gain_f_hi", "gain_g_lo", "gain_g_hi", "p_holm")
 
     phase: int
@@ -440,7 +392,7 @@ class MainTable3Row(LedgerRow):
     """CLINC150 as the main text shows it."""
 
     KIND: ClassVar[str] = "main_table3"
-    FORMATS: ClassVar[Mapping[str, str]] = _two("progress_f", "progress_g")
+    FORMATS: ClassVar[Mapping[str, str]] = two_decimals("progress_f", "progress_g")
     OWN: ClassVar[tuple[str, ...]] = ("gain_f_lo", "gain_f_hi", "gain_g_lo", "gain_g_hi")
 
     configuration: str
@@ -456,142 +408,6 @@ class MainTable3Row(LedgerRow):
     gain_f_hi: Number = None
     gain_g_lo: Number = None
     gain_g_hi: Number = None
-
-
-class DisplacementRow(LedgerRow):
-    """Full model against its oracle, one request and seed; noise floors between training seeds beside it."""
-
-    KIND: ClassVar[str] = "displacements"
-    FORMATS: ClassVar[Mapping[str, str]] = {"delta_acc_pp": ".1f"}
-
-    model: str
-    dataset: str
-    labels: str
-    granularity: str
-    bundle: str
-    seed: int
-    d0_f: Number
-    d0_f_lo: Number
-    d0_f_hi: Number
-    d0_g: Number
-    d0_g_lo: Number
-    d0_g_hi: Number
-    acc_full: Number
-    acc_oracle: Number
-    delta_acc_pp: Number
-    noise_f: Number = None
-    noise_g: Number = None
-    noise_pairs: int | None = None
-    rows_f: int | None = None
-    rows_g: int | None = None
-    units: int | None = None
-    gate: str | None = None
-    experiment: str | None = None
-
-
-class CurveRow(LedgerRow):
-    """Mean gold probability and accuracy of one checkpoint after t recovery updates."""
-
-    KIND: ClassVar[str] = "curves"
-    OWN: ClassVar[tuple[str, ...]] = ("bundle", "seed", "method")
-
-    model: str
-    population: str
-    k: int
-    adapt_seed: int
-    checkpoint: str
-    t: int
-    p_gold: Number
-    accuracy: Number
-    rows: int | None = None
-    bundle: str | None = None
-    seed: int | None = None
-    method: str | None = None
-
-
-class ControlRow(LedgerRow):
-    """A recovery contrast of one population, or between two, pooled over settings (`k` empty) or of one."""
-
-    KIND: ClassVar[str] = "controls"
-    OWN: ClassVar[tuple[str, ...]] = ("bundle", "seed", "method")
-
-    model: str
-    quantity: str
-    unit: str | None
-    k: int | None
-    adapt_seed: int | None
-    value: Number
-    lo: Number
-    hi: Number
-    class_lo: Number
-    class_hi: Number
-    rows: int | None = None
-    bundle: str | None = None
-    seed: int | None = None
-    method: str | None = None
-
-
-class FreshHeadRow(LedgerRow):
-    """A new head on a frozen backbone: one checkpoint and initialisation."""
-
-    KIND: ClassVar[str] = "fresh_heads"
-    OWN: ClassVar[tuple[str, ...]] = ("bundle", "seed", "method")
-
-    model: str
-    checkpoint: str
-    initialisation: int
-    forgotten_accuracy: Number
-    gold_p: Number
-    retained_accuracy: Number
-    bundle: str | None = None
-    seed: int | None = None
-    method: str | None = None
-
-
-class TuningRow(LedgerRow):
-    """One development candidate: a grid point after an epoch."""
-
-    KIND: ClassVar[str] = "tuning"
-    FORMATS: ClassVar[Mapping[str, str]] = {"delta_accuracy": ".4f", "delta_ece": ".4f"}
-
-    dataset: str
-    model: str
-    method: str
-    learning_rate: str
-    beta: str
-    retain_weight: str
-    epoch: int
-    od_f: Number
-    od_g: Number
-    objective: Number
-    delta_accuracy: Number
-    delta_ece: Number
-    feasible: bool
-    chosen: bool
-    suppression: Number = None
-    temperature: Number = None
-
-
-class StepRow(LedgerRow):
-    """One optimiser step of an unlearning run."""
-
-    KIND: ClassVar[str] = "steps"
-    FORMATS: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("forget_loss", "retain_loss", "grad_norm", "update_norm", "learning_rate"), ".6g"
-    )
-
-    model: str
-    seed: int
-    bundle: str
-    method: str
-    stage: str
-    step: int
-    epoch: int | None
-    forget_loss: Number
-    retain_loss: Number
-    grad_norm: Number
-    update_norm: Number = None
-    learning_rate: Number = None
 
 
 KINDS: dict[str, type[LedgerRow]] = {
