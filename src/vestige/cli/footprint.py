@@ -46,7 +46,9 @@ def footprint(
     generic: Annotated[
         list[str] | None, typer.Option("--generic", help="Other text that should not move. Repeatable.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for footprint.json and cache.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for footprint.json, report.html and cache.")
+    ] = None,
     cache: Annotated[
         Path | None, typer.Option("--cache", help="Folder for diagonals that several runs share.")
     ] = None,
@@ -87,7 +89,7 @@ def footprint(
     checkpointing: Annotated[
         bool, typer.Option("--checkpointing", help="Less memory, one more forward pass.")
     ] = False,
-    batch_tokens: Annotated[int, typer.Option("--batch-tokens", min=1, help="Tokens of one pass.")] = 4096,
+    batch_tokens: Annotated[int, typer.Option("--batch-tokens", min=1, help="Tokens of one pass.")] = 1024,
     retained_text: Annotated[
         str, typer.Option("--retained-text", help="What the method retained on while unlearning.")
     ] = "",
@@ -164,12 +166,21 @@ def footprint(
         )
     if not world.leads:
         return
+    page = _page(record, out) if out is not None else None
     if as_json:
         typer.echo(record.to_json())
     else:
         print_footprint(record)
         if out is not None:
             typer.echo(f"Record: {out / 'footprint.json'}")
+            typer.echo(f"Page: {page}")
+
+
+def _page(record: FootprintRecord, out: Path) -> Path:
+    """Write the record's page."""
+    from vestige.report.footprint.page import write_footprint_report
+
+    return write_footprint_report([record], out / "report.html")
 
 
 _CHOICES = {

@@ -12,6 +12,7 @@ from vestige.errors import InputError, did_you_mean, shown
 
 if TYPE_CHECKING:
     from vestige.contracts import Assessment
+    from vestige.footprint.records import FootprintRecord
     from vestige.report.paper import Paper
 
 __all__ = ["FORMATS", "app", "write_tables"]
@@ -24,10 +25,12 @@ FIGURES = ("svg",)
 
 @app.command()
 def report(
-    folder: Annotated[
-        Path,
+    folders: Annotated[
+        list[Path],
         typer.Argument(
-            metavar="DIR", help="Folder that a study, a sweep or `compare --out` wrote, or one record."
+            metavar="DIR...",
+            help="Folder that a study, a sweep, `compare --out` or `footprint --out` wrote, or one record; "
+            "of footprints several, or a parent folder.",
         ),
     ],
     html: Annotated[
@@ -52,6 +55,10 @@ def report(
         Path | None, typer.Option("--out", help="Folder to write to. Default: DIR itself.")
     ] = None,
     title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "",
+    show_text: Annotated[
+        bool,
+        typer.Option("--show-text", help="Of footprints: show the beginnings of the most shifted documents."),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print every verdict and what was written as JSON.")
     ] = False,
@@ -60,7 +67,8 @@ def report(
 
     The page is one file without scripts or network. Tables: verdicts and every measurement as CSV, the
     verdict tables as LaTeX; of a study also its numbered tables and figures, with an index of captions. A
-    folder may hold imported/KIND.csv with published numbers; they are marked.
+    folder may hold imported/KIND.csv with published numbers; they are marked. Several footprints become one
+    page with class grids.
     """
     from vestige.files import writable_folder
     from vestige.report.consistency import contradictions
@@ -69,6 +77,17 @@ def report(
     from vestige.study.store import refresh_manifest
 
     formats = _formats(tables, "--tables", FORMATS)
+    if _of_footprints(folders):
+        for option, given in (("--figures", figures), ("--only", only), ("--with", beside)):
+            if given:
+                raise InputError(
+                    option, "footprints", "a study or a sweep", f"leave {option} away: footprints have none"
+                )
+        _footprints(
+            folders, html=html, formats=formats, out=out, title=title, show_text=show_text, as_json=as_json
+        )
+        return
+    folder = _one(folders, show_text=show_text)
     drawn = _formats(figures, "--figures", FIGURES)
     _check_only(only)
     paper = _paper(folder, beside or [], only, asked=bool(drawn) or only is not None)
@@ -93,6 +112,85 @@ def report(
         return
     for path in written:
         typer.echo(f"Written: {path}")
+
+
+def _of_footprints(folders: Sequence[Path]) -> bool:
+    """Whether these folders hold footprints. Raises InputError where only some do."""
+    from vestige.report.footprint.reader import is_footprint
+
+    found = [folder for folder in folders if is_footprint(folder)]
+    if found and len(found) < len(folders):
+        odd = next(folder for folder in folders if folder not in found)
+        raise InputError(str(odd), "no footprint.json", "footprints in every folder", "report on it alone")
+    return bool(found)
+
+
+def _one(folders: Sequence[Path], *, show_text: bool) -> Path:
+    """The only folder of a study or comparison."""
+    if len(folders) > 1:
+        raise InputError(
+            "vestige report",
+            f"{len(folders)} folders",
+            "one, or several of footprints",
+            "give others by --with",
+        )
+    if show_text:
+        raise InputError(
+            "--show-text", "no footprint", "a folder with footprint.json", "leave it away: texts stay hidden"
+        )
+    return folders[0]
+
+
+def _footprints(
+    folders: Sequence[Path],
+    *,
+    html: bool,
+    formats: Sequence[str],
+    out: Path | None,
+    title: str,
+    show_text: bool,
+    as_json: bool,
+) -> None:
+    """Page and tables of footprints. Written to the folder itself, or beside several."""
+    from vestige.files import writable_folder
+    from vestige.report.footprint.export import write_footprint_tables
+    from vestige.report.footprint.page import write_footprint_report
+    from vestige.report.footprint.reader import read_footprints
+    from vestige.report.footprint.sections import Extras
+    from vestige.report.footprint.texts import document_texts
+
+    if out is None and len(folders) > 1:
+        raise InputError("--out", "nothing", "a folder", "say where the page of several footprints goes")
+    records = read_footprints(folders)
+    first = folders[0]
+    target = writable_folder(out or (first.parent if first.is_file() else first))
+    written = []
+    if html or not formats:
+        texts = None
+        if show_text:
+            texts = {key: text for item in records for key, text in document_texts(item).items()}
+        extras = Extras(texts=texts)
+        written.append(write_footprint_report(records, target / "report.html", title=title, extras=extras))
+    written += write_footprint_tables(records, target / "tables", formats)
+    if as_json:
+        typer.echo(_footprint_record(records, written))
+        return
+    for path in written:
+        typer.echo(f"Written: {path}")
+
+
+def _footprint_record(records: Sequence[FootprintRecord], written: Sequence[Path]) -> str:
+    import json
+
+    from vestige.footprint.tables import headline
+
+    lines = [
+        {"footprint": record.name, "checkpoint": checkpoint.label, "sentence": headline(record, checkpoint)}
+        for record in records
+        for checkpoint in record.checkpoints
+    ]
+    record = {"footprints": lines, "written": [str(path) for path in written]}
+    return json.dumps(record, ensure_ascii=False, indent=2)
 
 
 def _paper(folder: Path, beside: Sequence[Path], only: str | None, *, asked: bool) -> Paper | None:

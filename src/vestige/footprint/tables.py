@@ -16,17 +16,40 @@ from vestige.footprint.records import (
 )
 from vestige.metrics.footprint import FootprintClass
 
-__all__ = ["corpus_rows", "footprint_frame", "footprint_html", "headline", "summary_lines"]
+__all__ = [
+    "NOT_TESTED",
+    "answers",
+    "class_text",
+    "corpus_rows",
+    "footprint_frame",
+    "footprint_html",
+    "headline",
+    "summary_lines",
+]
 
 HEADER = ("checkpoint", "corpus", "role", "CoFi %", "CHess %", "(floor)", "log10 PPL ratio", "below floor")
 
 
+NOT_TESTED = "not tested"
+
+
+def answers(
+    checkpoint: CheckpointFootprint, *, behaves: str = "", returns: str = ""
+) -> tuple[tuple[str, str], ...]:
+    """(question, answer) of what a reader asks first about a checkpoint. behaves, returns: from records of
+    questions and of relearning, where there are any."""
+    return (
+        ("moved?", _moved(checkpoint)),
+        ("where?", _where(checkpoint)),
+        ("behaves?", behaves or _behaves(checkpoint)),
+        ("returns?", returns or NOT_TESTED),
+    )
+
+
 def headline(record: FootprintRecord, checkpoint: CheckpointFootprint) -> str:
     """`moved? where? behaves? returns? what was not tested` of one checkpoint in one line."""
-    return (
-        f"{checkpoint.label}: moved? {_moved(checkpoint)}; where? {_where(checkpoint)}; "
-        f"behaves? {_behaves(checkpoint)}; returns? not tested; not tested: {', '.join(record.not_tested)}"
-    )
+    said = "; ".join(f"{question} {text}" for question, text in answers(checkpoint))
+    return f"{checkpoint.label}: {said}; {NOT_TESTED}: {', '.join(record.not_tested)}"
 
 
 def _moved(checkpoint: CheckpointFootprint) -> str:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from vestige.report.paper import Paper
 
-__all__ = ["render", "write_report"]
+__all__ = ["environment", "installed_version", "render", "write_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _OPEN_VERDICTS = 3
@@ -88,7 +88,7 @@ def render(assessments: Sequence[Assessment], *, title: str = "", paper: Paper |
         _Part(assessment, f"a{position}", level=2 if len(assessments) == 1 else 3)
         for position, assessment in enumerate(assessments, start=1)
     ]
-    page = _environment().get_template("report.html.j2")
+    page = environment().get_template("report.html.j2")
     return page.render(
         overview_columns=_OVERVIEW,
         overview_notes=interval_notes(
@@ -109,7 +109,7 @@ def render(assessments: Sequence[Assessment], *, title: str = "", paper: Paper |
         shared=shared_caveats(assessments),
         scope=SCOPE,
         measures=definitions(assessments),
-        version=_version(),
+        version=installed_version(),
     )
 
 
@@ -427,7 +427,8 @@ def _quote(parts: Verdict) -> Iterator[tuple[str, str]]:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Templates of the pages: escaping on, filters `typo`, `quote`, `shorten` and `drawing`."""
     import jinja2
     from markupsafe import Markup
 
@@ -447,7 +448,8 @@ def _environment() -> Environment:
     return environment
 
 
-def _version() -> str:
+def installed_version() -> str:
+    """The version that a page names."""
     try:
         return version("vestige")
     except PackageNotFoundError:

@@ -11,6 +11,7 @@ from vestige.report.words import cut
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
     "NO_OP",
@@ -92,13 +93,15 @@ def top_of(values: Sequence[float]) -> float:
     return max(3.0, 1.35 * max(values, default=0.0))
 
 
-def label_points(axes: Axes, points: Sequence[tuple[float, float, str]], *, size: float = 8.5) -> None:
+def label_points(
+    figure: Figure, axes: Axes, points: Sequence[tuple[float, float, str]], *, size: float = 8.5
+) -> None:
     """Names beside points where there is room: of eight places around a point the first that covers no other
     name or point. A name without a free place is left out: the table has it."""
-    width, height = axes.figure.get_size_inches() * 72
+    width, height = figure.get_size_inches() * 72
     box = axes.get_position()
     to_point = axes.transData
-    scale = 72 / axes.figure.dpi
+    scale = 72 / figure.dpi
     spots = [tuple(to_point.transform((x, y)) * scale) for x, y, _ in points]
     left, right = box.x0 * width, min(box.x1 * width + 8, width)
     bottom, top = box.y0 * height, box.y1 * height

@@ -59,8 +59,8 @@ def localisation(rows: Sequence[CheckpointRow], *, key: str, caption: str = "") 
             _ellipse(axes, row)
         for row in known:
             axes.plot(
-                [row.forget], [row.adjacent], marker=class_marker(row.class_name), markersize=6.5,
-                color=class_color(row.class_name), linestyle="none", zorder=4, clip_on=False,
+                [row.forget or 0.0], [row.adjacent or 0.0], marker=class_marker(row.class_name),
+                color=class_color(row.class_name), markersize=6.5, linestyle="none", zorder=4, clip_on=False,
                 markerfacecolor="none" if row.oracle else class_color(row.class_name), markeredgewidth=1.3,
             )  # fmt: skip
         axes.text(
@@ -74,7 +74,7 @@ def localisation(rows: Sequence[CheckpointRow], *, key: str, caption: str = "") 
         axes.set_xlabel("CoFi on forget text, %", fontsize=10)
         axes.set_ylabel("CoFi on adjacent text, %", fontsize=10)
         legend(axes, items, columns=2)
-        label_points(axes, [(row.forget or 0.0, row.adjacent or 0.0, row.label) for row in known])
+        label_points(figure, axes, [(row.forget or 0.0, row.adjacent or 0.0, row.label) for row in known])
         said = "; ".join(
             f"{short(row.label)} forget {_with_half(row.forget, row.forget_half)}, adjacent "
             f"{_with_half(row.adjacent, row.adjacent_half)}, {row.class_name}"
@@ -129,7 +129,9 @@ def _recovery(rows: Sequence[RegimeRow], key: str) -> Panel:
         axes.locator_params(axis="y", nbins=6)
         legend(axes, items, columns=2)
         label_points(
-            axes, [(row.cofi_forget, value, row.checkpoint) for row, value in zip(rows, values, strict=True)]
+            figure,
+            axes,
+            [(row.cofi_forget, value, row.checkpoint) for row, value in zip(rows, values, strict=True)],
         )
         said = "; ".join(
             f"{short(row.checkpoint)} ({row.class_name}): shift {percent(row.cofi_forget)} %, recovery "

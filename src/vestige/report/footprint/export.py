@@ -1,0 +1,143 @@
+"""Tables of footprints as files: CSV in full precision, LaTeX for papers. No text of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vestige.contracts import Undefined
+from vestige.files import write_text
+from vestige.footprint.judgements import CalibratedClass
+from vestige.footprint.records import CheckpointFootprint, FootprintRecord, Shift
+from vestige.metrics.footprint import FootprintClass
+from vestige.report.export import to_csv, to_tex
+from vestige.report.footprint.rows import checkpoint_rows
+from vestige.report.footprint.tables import checkpoint_table, noise_variants, role_table
+
+__all__ = ["write_footprint_tables"]
+
+_KEYS = ("footprint", "base", "checkpoint", "checkpoint_role")
+_SHIFTS = ("cofi", "chess", "chess_floor", "log10_ppl_ratio", "cofi_linear")
+
+
+def write_footprint_tables(
+    records: Sequence[FootprintRecord], folder: Path, formats: Sequence[str]
+) -> list[Path]:
+    """Write the tables in these formats, `csv` and `tex`, and return their paths."""
+    written: list[Path] = []
+
+    def write(name: str, text: str) -> None:
+        write_text(folder / name, text)
+        written.append(folder / name)
+
+    if "csv" in formats:
+        for name, rows in (
+            ("shifts", _shift_lines(records)),
+            ("classes", _class_lines(records)),
+            ("modules", _module_lines(records)),
+            ("documents", _document_lines(records)),
+        ):
+            header, *lines = rows
+            write(f"{name}.csv", to_csv(header, lines))
+    if "tex" in formats:
+        tables = [table for record in records for table in (checkpoint_table(record), role_table(record))]
+        variants = noise_variants(checkpoint_rows(records))
+        write(
+            "footprints.tex",
+            "\n".join(to_tex(table) for table in [*tables, *([variants] if variants else [])]),
+        )
+    return written
+
+
+def _keys(record: FootprintRecord, checkpoint: CheckpointFootprint) -> list[str]:
+    return [record.name, record.base.label, checkpoint.label, checkpoint.role]
+
+
+def _shift_lines(records: Sequence[FootprintRecord]) -> Iterator[list[str]]:
+    """`shifts.csv`: a line a checkpoint and corpus. An empty number stands beside its reason."""
+    header = [*_KEYS, "corpus", "role"]
+    for name in _SHIFTS:
+        header += [name, f"{name}_half_width", f"{name}_undefined"]
+    yield [*header, "below_floor_base", "below_floor_after"]
+    for record in records:
+        for checkpoint in record.checkpoints:
+            for corpus in checkpoint.corpora:
+                ratio = corpus.perplexity
+                lost = (
+                    Shift(value=ratio, half_width=ratio)
+                    if isinstance(ratio, Undefined)
+                    else ratio.log10_ratio
+                )
+                line = [*_keys(record, checkpoint), corpus.corpus, corpus.role]
+                for shift in (
+                    corpus.fisher,
+                    corpus.hessian,
+                    corpus.hessian_floor,
+                    lost,
+                    corpus.fisher_linear,
+                ):
+                    line += [*_numbers(shift.value, shift.half_width), _why(shift.value, shift.half_width)]
+                share = corpus.floor_share
+                known = None if isinstance(share, Undefined) else share
+                yield [*line, *(["", ""] if known is None else [repr(known.base), repr(known.after)])]
+
+
+def _class_lines(records: Sequence[FootprintRecord]) -> Iterator[list[str]]:
+    """`classes.csv`: a line a checkpoint."""
+    yield [
+        *_KEYS, "class", "undetermined", "flags", "estimator", "adjacency_gap", "adjacency_gap_half_width",
+        "globality", "globality_half_width", "calibrated_class", "moved_p", "h", "h_p", "g", "g_p",
+        "disagreement",
+    ]  # fmt: skip
+    for record in records:
+        for checkpoint in record.checkpoints:
+            published, calibrated = checkpoint.published, checkpoint.calibrated
+            line = _keys(record, checkpoint)
+            if isinstance(published, FootprintClass):
+                line += [str(published.name), "; ".join(published.undetermined), "; ".join(published.flags)]
+                line.append(checkpoint.estimator_label)
+                line += _numbers(published.adjacency_gap, published.adjacency_gap_half_width)
+                line += _numbers(published.globality, published.globality_half_width)
+            else:
+                line += [str(published), "", "", checkpoint.estimator_label, "", "", "", ""]
+            if isinstance(calibrated, CalibratedClass):
+                line += [str(calibrated.name), repr(calibrated.moved_p)]
+                line += _numbers(calibrated.h, calibrated.h_p, calibrated.g, calibrated.g_p)
+            else:
+                line += [str(calibrated), "", "", "", "", ""]
+            yield [*line, checkpoint.disagreement]
+
+
+def _module_lines(records: Sequence[FootprintRecord]) -> Iterator[list[str]]:
+    """`modules.csv`: a line a weight matrix, checkpoint and corpus."""
+    yield [*_KEYS, "corpus", "matrix", "layer", "projection", "parameters", "shift", "share"]
+    for record in records:
+        for checkpoint in record.checkpoints:
+            for corpus in checkpoint.corpora:
+                for module in corpus.modules:
+                    place = ["" if module.layer is None else str(module.layer), module.projection or ""]
+                    line = [*_keys(record, checkpoint), corpus.corpus, module.name, *place]
+                    yield [*line, str(module.parameters), *_numbers(module.shift, module.share)]
+
+
+def _document_lines(records: Sequence[FootprintRecord]) -> Iterator[list[str]]:
+    """`documents.csv`: a line a most shifted document, by its id."""
+    yield [
+        *_KEYS, "corpus", "document", "units", "trace_shift", "trace_base", "trace_after",
+        "loss_base", "loss_after",
+    ]  # fmt: skip
+    for record in records:
+        for checkpoint in record.checkpoints:
+            for corpus in checkpoint.corpora:
+                for item in corpus.documents:
+                    line = [*_keys(record, checkpoint), corpus.corpus, item.document, str(item.units)]
+                    line += _numbers(item.shift, item.trace_base, item.trace_after)
+                    yield [*line, *_numbers(item.loss_base, item.loss_after)]
+
+
+def _numbers(*values: float | Undefined) -> list[str]:
+    return ["" if isinstance(value, Undefined) else repr(value) for value in values]
+
+
+def _why(*values: float | Undefined) -> str:
+    return next((value.undefined for value in values if isinstance(value, Undefined)), "")
