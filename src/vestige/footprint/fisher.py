@@ -72,7 +72,7 @@ def fisher_diagonal(
     reduction: Reduction = "mean",
     estimator: Estimator = "per-sequence",
     batch_size: int | None = None,
-    batch_tokens: int = 4096,
+    batch_tokens: int = 1024,
     batch_mean_size: int = 4,
     world: World | None = None,
     coordinates: Mapping[str, Tensor] | None = None,

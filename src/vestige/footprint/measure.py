@@ -60,7 +60,7 @@ class Meter:
     settings: FootprintSettings
     cache: Cache
     world: World
-    batch_tokens: int = 4096
+    batch_tokens: int = 1024
     checkpointing: bool = False
     max_bytes: int | None = None
     advance: Callable[[str, float], None] = lambda kind, tokens: None

@@ -33,7 +33,7 @@ class HasIds(Protocol):
 
 
 def batches(
-    sequences: Sequence[HasIds], *, batch_tokens: int = 4096, batch_size: int | None = None
+    sequences: Sequence[HasIds], *, batch_tokens: int = 1024, batch_size: int | None = None
 ) -> list[list[int]]:
     """Positions of the sequences in batches of like length, longest first; every position once.
 

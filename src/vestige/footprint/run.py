@@ -96,7 +96,7 @@ def footprint(
     revision: str | None = None,
     four_bit: bool = False,
     base_accuracy: str | None = None,
-    batch_tokens: int = 4096,
+    batch_tokens: int = 1024,
     checkpointing: bool = False,
     max_bytes: int | None = None,
     world: World | None = None,
