@@ -1,0 +1,97 @@
+"""The self-test: known answers on a tiny model, a broken estimator fails it, a second run reads the first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vestige.footprint.fictitious import (
+    ATTRIBUTES,
+    documents,
+    everyday_sentences,
+    fictitious_facts,
+    questions,
+    vocabulary,
+)
+from vestige.footprint.injection import InjectionSettings
+from vestige.footprint.judgements import CalibrationSettings
+from vestige.footprint.selftest import SelfTestSettings, broken_estimator, selftest, standard_estimator
+from vestige.footprint.tiny import TinySettings
+from vestige.training.language import FitSettings
+
+QUICK = SelfTestSettings(
+    seeds=(1,),
+    needed=1,
+    background=2,
+    everyday=20,
+    kept=2,
+    texts=4,
+    cases=("null", "rank-1", "faint noise", "removal", "broken"),
+    tiny=TinySettings(hidden=32, feed_forward=48, layers=1, fit=FitSettings(epochs=1, batch_size=16)),
+    injection=InjectionSettings(entities=8, copies=1, fit=FitSettings(epochs=1, batch_size=8)),
+    calibration=CalibrationSettings(coordinates=64, draws=10),
+)
+"""Trained for a second: enough for every case but those that need the facts to be learned."""
+
+
+def test_facts_are_made_up_balanced_and_asked_about() -> None:
+    facts = fictitious_facts(3, background=10)
+    everyone = [*facts.forget, *facts.adjacent, *facts.background]
+    assert len({person.name for person in everyone}) == 50
+    assert len(facts.forget) == len(facts.adjacent) == 20
+    for group in (facts.forget, facts.adjacent):
+        for attribute, values in ATTRIBUTES.items():
+            counts = [sum(person.facts[attribute] == value for person in group) for value in values]
+            assert max(counts) - min(counts) <= 1
+    asked = questions(facts.forget, 3)
+    assert len(asked) == 60
+    known = {person.name: person.facts for person in facts.forget}
+    for question in asked:
+        name = " ".join(question.prompt.split()[:2])
+        assert question.options[question.answer] == known[name][question.attribute]
+        assert len(set(question.options)) == 4
+    texts = documents(facts.forget, 3)
+    assert len(set(texts)) == len(texts) == 80
+    words = set(vocabulary())
+    for text in [*texts, *everyday_sentences(20, 1)]:
+        assert set(text.split()) <= words
+    values = {value for group in ATTRIBUTES.values() for value in group}
+    assert not any(values & set(text.split()) for text in everyday_sentences(50, 1))
+    assert fictitious_facts(3, background=10) == facts
+    assert fictitious_facts(4, background=10) != facts
+    with pytest.raises(ValueError, match="even number"):
+        fictitious_facts(1, entities=3)
+
+
+def test_known_answers_and_a_second_run_that_reads_the_first(tmp_path: Path) -> None:
+    found = selftest(QUICK, out=tmp_path)
+    cases = {case.case: case for case in found.cases}
+    assert cases["null"].outcome == "zero"
+    assert set(cases["null"].measured) >= {"cofi_F", "cofi_A", "cofi_G", "chess_F", "log10_ppl_ratio_F"}
+    assert cases["rank-1"].hit
+    assert cases["rank-1"].measured["cofi_F"] != 0
+    assert cases["faint noise"].outcome == "no-op"
+    # One pass over four texts teaches nothing: that is said, and is no hit.
+    assert not found.gates[1].took
+    assert cases["removal"].outcome == cases["broken"].outcome == "undefined: the injection did not take"
+    assert not found.passes
+    assert found.undefined["removal"] == 1
+    assert any("removal: 0 of 1" in line for line in found.lines())
+    assert found.lines()[-1].startswith("self-test failed")
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("measured again")
+
+    assert selftest(QUICK, out=tmp_path, fisher=never).cases == found.cases
+    assert (tmp_path / "selftest.json").stat().st_size > 500
+
+
+def test_a_broken_estimator_fails(tmp_path: Path) -> None:
+    settings = QUICK.model_copy(update={"cases": ("rank-1", "faint noise")})
+    found = selftest(settings, fisher=broken_estimator(standard_estimator))
+    assert not found.passes
+    assert found.hits == {"rank-1": 0, "faint noise": 0}
+    assert all("does not see" in case.outcome for case in found.cases)
+    assert found.cases[0].measured["cofi_F"] == 0
