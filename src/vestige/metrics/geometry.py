@@ -135,7 +135,7 @@ METRICS.register(
         definition="sum of <dU, dO> over sum of |dO|^2: the share of the oracle's move that was made",
         source="Wu and Lim 2026",
         direction="",
-        views=("F", "G"),
+        views=("F", "G", "FG"),
         needs=("p", "full", "oracle"),
         compute=_aligned_coefficient,
     )
@@ -147,7 +147,7 @@ METRICS.register(
         definition="square root of sum |r|^2 over sum |dO|^2: the move beside the oracle's direction",
         source="Wu and Lim 2026",
         direction="lower",
-        views=("F", "G"),
+        views=("F", "G", "FG"),
         needs=("p", "full", "oracle"),
         compute=_relative_residual,
     )

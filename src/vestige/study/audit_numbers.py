@@ -25,6 +25,7 @@ __all__ = [
     "both_views",
     "js",
     "load_table",
+    "over_both",
     "resample",
     "statistics_of",
     "view_of",
@@ -363,9 +364,18 @@ def resample(
     return found
 
 
-def both_views(f: View, g: View, p_f: Array, p_g: Array, draws: int) -> tuple[Resampled, Resampled]:
-    """Suppression over F and G: rows drawn apart (seeds 1 and 2), units drawn once (seed 101)."""
-    first, second = suppression(f, p_f), suppression(g, p_g)
+def over_both(view: View, p: Array) -> dict[str, Stat]:
+    """What is also measured over F and G together, of a model under test."""
+    assert view.oracle is not None
+    split = _geometry(view.full, view.oracle, p)
+    found = {name: split[name] for name in ("aligned_coefficient", "relative_residual")}
+    if view.forgotten is not None:
+        found["suppression"] = suppression(view, p)
+    return found
+
+
+def both_views(f: View, g: View, first: Stat, second: Stat, draws: int) -> tuple[Resampled, Resampled]:
+    """A ratio of sums over F and G: rows drawn apart (seeds 1 and 2), units drawn once (seed 101)."""
     joined = Stat(np.vstack([first.columns, second.columns]), first.finish, max(first.scale, second.scale))
     sums = _drawn(first.columns, draws, SEEDS["F"]) + _drawn(second.columns, draws, SEEDS["G"])
     row = Resampled(joined.value, first.finish(sums), len(joined.columns), joined.scale)

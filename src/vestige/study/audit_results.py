@@ -79,11 +79,14 @@ def _recompute(folder: Folder, stored: Any) -> Recomputed:
         if name != "R":
             made.unit |= numbers.resample(stats, draws, seed + UNIT_OFFSET, view.units)
     f, g = made.views["F"], made.views["G"]
-    if f.forgotten is not None and f.oracle is not None:
+    if f.oracle is not None:
         for (label, role, p_f), (_, _, p_g) in zip(f.models, g.models, strict=True):
-            if role == "unlearned":
-                key = (label, "suppression", "FG")
-                made.row[key], made.unit[key] = numbers.both_views(f, g, p_f, p_g, draws)
+            if role != "unlearned":
+                continue
+            second = numbers.over_both(g, p_g)
+            for name, first in numbers.over_both(f, p_f).items():
+                key = (label, name, "FG")
+                made.row[key], made.unit[key] = numbers.both_views(f, g, first, second[name], draws)
     return made
 
 
