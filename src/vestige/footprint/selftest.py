@@ -64,7 +64,7 @@ class SelfTestSettings(Record):
     needed: int = Field(18, ge=1)
     background: int = 24
     everyday: int = 240
-    kept: int = 60
+    kept: int = 80
     texts: int = 20
     rank_one: float = 0.2
     noise: float = 0.05
@@ -72,7 +72,7 @@ class SelfTestSettings(Record):
     cases: tuple[str, ...] = ("null", "rank-1", "removal", "noise", "faint noise", "destroyed", "broken")
     tiny: TinySettings = TinySettings()
     injection: InjectionSettings = InjectionSettings(
-        fit=FitSettings(epochs=16, batch_size=16, learning_rate=1e-2), replay=True
+        fit=FitSettings(epochs=24, batch_size=16, learning_rate=1e-2), replay=True
     )
     calibration: CalibrationSettings = CalibrationSettings(coordinates=2**12, draws=100)
 

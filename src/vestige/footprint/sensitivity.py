@@ -48,7 +48,7 @@ def sensitivity(
 ) -> SensitivityTable:
     """One value for each method, corpus and setting, one factor varied at a time, as the published table.
 
-    samples: corpus -> sequences of one subset; a smaller sample is its first ones, so that samples are nested.
+    samples: corpus -> sequences of one subset; a smaller sample is its first ones, so samples are nested.
     Sizes above what a corpus has are left out and said. probes: Hessian probes; the Hessian is measured on
     `hessian_corpora` (default: the first forget corpus), over sizes with the middle number of probes, and
     over probes and subspaces with the largest sample. class_margin: CoFi on the forget role minus that on the
@@ -145,7 +145,7 @@ def sensitivity(
     ]
     known: dict[tuple[str, str, int, int, Subspace], float] = {}
     for corpus in chosen:
-        for factor, setting, n, k, subspace in asked:
+        for varied, setting, n, k, subspace in asked:
             missing = [m for m in checkpoints if (m, corpus, n, k, subspace) not in known]
             if missing:
                 first = chess(base, corpus, n, k, subspace)
@@ -155,7 +155,7 @@ def sensitivity(
                     )
             for method in checkpoints:
                 value = known[method, corpus, n, k, subspace]
-                add("chess", method, corpus, factor, setting, n, k, _SUBSPACES[subspace][0], value)
+                add("chess", method, corpus, varied, setting, n, k, _SUBSPACES[subspace][0], value)
     notes.append("values of different subspaces do not compare with each other")
     return SensitivityTable(rows=tuple(rows), notes=tuple(notes))
 
