@@ -267,8 +267,10 @@ def run_all(
     open_sweep(study, root)
     assessments: dict[str, Assessment] = {}
     failures: list[Failure] = []
+    done = 0.0
     for name, plan in study.arms.items():
         folder = folders[name]
+        meter = _ArmReporter(report, done)
         if between is not None and name:
             between(name)
         others = tuple(other for other in folders.values() if other != folder and other.is_dir())
@@ -277,14 +279,43 @@ def run_all(
             folder,
             text=study.text,
             execution=replace(execution, reuse=(*others, *execution.reuse)),
-            report=report,
+            report=meter,
         )
+        done += meter.advanced
         place = folder.relative_to(root).as_posix()
         assessments |= {
             path if place == "." else f"{place}/{path}": made for path, made in result.assessments.items()
         }
         failures += result.failures
     return StudyRun(root, assessments, tuple(failures), differing_bundles(folders))
+
+
+class _ArmReporter:
+    """A reporter for one arm: its work comes on top of what earlier arms have done."""
+
+    def __init__(self, report: Reporter, before: float) -> None:
+        self._report, self._before = report, before
+        self.advanced = 0.0
+        self.total = 0.0
+
+    @property
+    def total(self) -> float:
+        """Work of this arm, as far as it is known."""
+        return self._report.total - self._before
+
+    @total.setter
+    def total(self, value: float) -> None:
+        self._report.total = self._before + value
+
+    def stage(self, text: str) -> None:
+        self._report.stage(text)
+
+    def advance(self, amount: float = 1.0) -> None:
+        self.advanced += amount
+        self._report.advance(amount)
+
+    def say(self, text: str) -> None:
+        self._report.say(text)
 
 
 def frozen_arm(plan: Plan, folder: Path, first: Path) -> Plan:

@@ -17,6 +17,7 @@ from vestige.study.audit import audit_study
 from vestige.study.audit_sweep import audit_sweep
 from vestige.study.outline import outline_all
 from vestige.study.plan import Plan
+from vestige.study.pool import Silent
 from vestige.study.runner import Execution, StudyResult, run_study
 from vestige.study.store import refresh_manifest, run_folders
 from vestige.study.sweep import arm_folders, load_study, merge, run_all
@@ -66,8 +67,10 @@ def test_arms_share_models_and_stand_alone(
     calls = counted(monkeypatch)
     study = load_study(write())
     heard: list[str] = []
-    result = run_all(study, tmp_path / "run", execution=execution, between=heard.append)
+    meter = Silent()
+    result = run_all(study, tmp_path / "run", execution=execution, report=meter, between=heard.append)
     assert heard == ["first", "second"]
+    assert meter.done == pytest.approx(meter.total, rel=0.01)
     assert sorted(result.assessments) == [
         "arms/first/assessments/01-s17.json",
         "arms/second/assessments/01-s17.json",
