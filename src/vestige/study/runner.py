@@ -213,10 +213,10 @@ def team(store: Store, setting: Setting, execution: Execution, report: Reporter)
 
 
 def pending(nodes: Sequence[Node], store: Store) -> list[Node]:
-    """Nodes that are not there yet, each once."""
+    """Nodes that are neither there nor in the store's sources, each once."""
     found: dict[str, Node] = {}
     for node in nodes:
-        if store.node(node.kind, node.key).record() is None:
+        if not store.available(store.node(node.kind, node.key)):
             found[node.key] = node
     return list(found.values())
 

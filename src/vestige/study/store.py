@@ -260,6 +260,11 @@ class Store:
         self.enter({f"nodes/{node.name}/{RECORD}": file_sha256(node.path / RECORD)})
         return record
 
+    def available(self, node: NodeFolder) -> bool:
+        """Whether a finished node is here or in one of the sources."""
+        places = [node, *(NodeFolder(source, node.kind, node.key) for source in self.sources)]
+        return any(place.record() is not None for place in places)
+
     def borrow(self, node: NodeFolder) -> bool:
         """Take a finished node of the same key from the sources, its files hashed first; whether one had it.
 
