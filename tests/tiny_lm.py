@@ -10,14 +10,23 @@ from typing import Any
 from tests.tiny import WORDS
 
 VOCABULARY = ["<unk>", "<s>", "</s>", *sorted(set(WORDS)), ":", "Question", "Answer"]
+LETTERS = ("A", "B", "C", "D")
+"""Words to add (`extra`) for models that answer multiple-choice questions."""
 
 
-def tiny_tokenizer(*, bos: bool = True, pad: str | None = "</s>", chat_template: str | None = None) -> Any:
+def tiny_tokenizer(
+    *,
+    bos: bool = True,
+    pad: str | None = "</s>",
+    chat_template: str | None = None,
+    extra: tuple[str, ...] = (),
+) -> Any:
     """Words and white space; adds `<s>` before a text when `bos`; `pad` is the end token by default."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(VOCABULARY)}, unk_token="<unk>"))
+    known = {word: i for i, word in enumerate([*VOCABULARY, *extra])}
+    words = Tokenizer(models.WordLevel(known, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     if bos:
         words.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
@@ -29,13 +38,20 @@ def tiny_tokenizer(*, bos: bool = True, pad: str | None = "</s>", chat_template:
     return made
 
 
-def tiny_llama(*, layers: int = 2, seed: int = 0, dtype: str = "float32", spread: float = 0.2) -> Any:
+def tiny_llama(
+    *,
+    layers: int = 2,
+    seed: int = 0,
+    dtype: str = "float32",
+    spread: float = 0.2,
+    extra: tuple[str, ...] = (),
+) -> Any:
     """A Llama with grouped-query attention and random weights. spread: standard deviation of the weights."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=len(VOCABULARY),
+        vocab_size=len(VOCABULARY) + len(extra),
         hidden_size=32,
         intermediate_size=48,
         num_hidden_layers=layers,
@@ -59,7 +75,7 @@ def save_tiny_llama(folder: Path, **kwargs: Any) -> Path:
 
     with quiet_loading():
         tiny_llama(**kwargs).save_pretrained(str(folder))
-        tiny_tokenizer().save_pretrained(str(folder))
+        tiny_tokenizer(extra=kwargs.get("extra", ())).save_pretrained(str(folder))
     return folder
 
 

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from vestige.contracts import Undefined
 from vestige.data.corpora import Corpus, Role
+from vestige.data.questions import read_questions
 from vestige.errors import InputError
 from vestige.footprint.judgements import Adjacency, Headroom, Lengths, Overlap
-from vestige.footprint.questions import answer, read_questions
+from vestige.footprint.questions import answer
 from vestige.metrics.adjacency import mean_cosine, overlap, semantic_check, similarity_ratio
 from vestige.models.causal_lm import LanguageModel
 from vestige.models.embeddings import sentence_encoder

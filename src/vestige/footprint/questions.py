@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
 
-from vestige.data.corpora import TokenSequence
-from vestige.data.files import read_table
-from vestige.errors import InputError
+from vestige.data.corpora import one_bos
+from vestige.data.questions import Asked
+from vestige.errors import InputError, shown
 from vestige.footprint.passes import batches, logits_of, measured, padded, token_losses
 
-__all__ = ["Answers", "Asked", "answer", "letter_questions", "read_questions"]
-
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
-class Asked(Protocol):
-    """A prompt, the options that may follow it, and which one is right."""
-
-    @property
-    def prompt(self) -> str: ...
-    @property
-    def options(self) -> tuple[str, ...]: ...
-    @property
-    def answer(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class _Letters:
-    prompt: str
-    options: tuple[str, ...]
-    answer: int
+__all__ = ["Answers", "answer", "option_tokens"]
 
 
 @dataclass(frozen=True)
 class Answers:
     """correct: the right option has the largest log-likelihood, ties lost. greedy: the model would write the
-    right option by itself, token by token. chance: mean over questions of one over the options.
+    right option by itself, token by token. chance: mean over questions of one over the options. losses: each
+    option's negative log-likelihood in nats.
     """
 
     correct: tuple[bool, ...]
     greedy: tuple[bool, ...]
     chance: float
+    losses: tuple[tuple[float, ...], ...] = ()
 
     @property
     def accuracy(self) -> float:
@@ -59,24 +40,36 @@ class Answers:
         return sum(self.greedy) / len(self.greedy)
 
 
+@dataclass(frozen=True)
+class _Option:
+    """Token ids of prompt and option; the option's own are those from `first` on."""
+
+    ids: tuple[int, ...]
+    first: int
+
+
 def answer(
-    model: nn.Module, tokenizer: Any, questions: Sequence[Asked], *, batch_tokens: int = 8192
+    model: nn.Module,
+    tokenizer: Any,
+    questions: Sequence[Asked],
+    *,
+    batch_tokens: int = 8192,
+    subject: str = "questions",
+    advance: Callable[[int], None] = lambda sequences: None,
 ) -> Answers:
     """Answer with the option whose tokens after the prompt have the largest summed log-likelihood.
 
-    Options are put after the prompt with one space. Raises InputError without questions.
+    Options are put after the prompt with one space. subject: what an error names. advance: is told how many
+    options were just read. Raises InputError without questions, and for an option without tokens of its own
+    or that the tokenizer does not tell from another.
     """
     if not questions:
-        raise InputError("questions", "none", "at least one question", "check the file")
+        raise InputError(subject, "none", "at least one question", "check the file")
     device = next(model.parameters()).device
-    sequences, firsts = [], []
-    for question in questions:
-        start = tokenizer(question.prompt)["input_ids"]
-        for option in question.options:
-            ids = tokenizer(f"{question.prompt} {option}")["input_ids"]
-            common = next((i for i, (a, b) in enumerate(zip(start, ids, strict=False)) if a != b), len(start))
-            sequences.append(TokenSequence(tuple(ids), "", 0, ""))
-            firsts.append(max(1, min(common, len(ids) - 1)))
+    sequences: list[_Option] = []
+    for number, question in enumerate(questions, start=1):
+        row = getattr(question, "row", 0) or number
+        sequences += option_tokens(tokenizer, question, where=f"{subject}, row {row}")
     loss = [0.0] * len(sequences)
     greedy = [False] * len(sequences)
     with measured(model), torch.inference_mode():
@@ -86,79 +79,65 @@ def answer(
             losses = token_losses(logits, ids, mask).double()
             best = logits[:, :-1].argmax(-1) == ids[:, 1:]
             for row, i in enumerate(part):
-                own = slice(firsts[i] - 1, len(sequences[i].ids) - 1)
+                own = slice(sequences[i].first - 1, len(sequences[i].ids) - 1)
                 loss[i] = float(losses[row, own].sum())
                 greedy[i] = bool(best[row, own].all())
-    correct, written, place = [], [], 0
+            advance(len(part))
+    correct, written, every, place = [], [], [], 0
     for question in questions:
-        own_losses = loss[place : place + len(question.options)]
-        right = own_losses[question.answer]
-        others = [value for i, value in enumerate(own_losses) if i != question.answer]
-        correct.append(all(right < value for value in others))
+        own_losses = tuple(loss[place : place + len(question.options)])
+        correct.append(right_is_best(own_losses, question.answer))
         written.append(greedy[place + question.answer])
+        every.append(own_losses)
         place += len(question.options)
     chance = sum(1 / len(question.options) for question in questions) / len(questions)
-    return Answers(tuple(correct), tuple(written), chance)
+    return Answers(tuple(correct), tuple(written), chance, tuple(every))
 
 
-def letter_questions(items: Iterable[tuple[str, Sequence[str], int]]) -> list[Asked]:
-    """(question, options, answer) as `question / A. ... / Answer:` prompts whose options are the letters."""
-    found: list[Asked] = []
-    for text, options, right in items:
-        lines = [f"{LETTERS[i]}. {option}" for i, option in enumerate(options)]
-        prompt = "\n".join([text.strip(), *lines, "Answer:"])
-        found.append(_Letters(prompt, tuple(LETTERS[: len(options)]), right))
+def right_is_best(losses: Sequence[float], right: int) -> bool:
+    """Whether the right option's loss is below every other's. A tie, or a loss that is NaN, is lost."""
+    return all(losses[right] < value for i, value in enumerate(losses) if i != right)
+
+
+def option_tokens(tokenizer: Any, question: Asked, *, where: str) -> list[_Option]:
+    """Prompt and each option as one text, tokenised once; an option's tokens are those with a character
+    behind the prompt's last. Raises InputError, see `answer`."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise InputError(
+            where,
+            f"a tokenizer ({type(tokenizer).__name__}) without character offsets",
+            "a fast tokenizer (tokenizer.json)",
+            "convert the tokenizer",
+        )
+    found: list[_Option] = []
+    own: dict[tuple[int, ...], str] = {}
+    for option in question.options:
+        text = f"{question.prompt} {option}"
+        coded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        ids = list(coded["input_ids"])
+        bos, cut, _ = one_bos(tokenizer, text, ids, text_format="plain")
+        behind = [
+            i
+            for i, (start, end) in enumerate(coded["offset_mapping"])
+            if end > start and text[max(start, len(question.prompt)) : end].strip()
+        ]
+        if not behind or behind[0] == 0:
+            raise InputError(
+                f"{where}, option {shown(option)}",
+                "no tokens of its own behind the prompt",
+                "an option that the tokenizer reads",
+                "correct the row or use another tokenizer",
+            )
+        head = () if bos is None else (bos,)
+        ids, first = [*head, *ids[cut:]], behind[0] - cut + len(head)
+        key = tuple(ids[first:])
+        if key in own:
+            raise InputError(
+                f"{where}, options {shown(own[key])} and {shown(option)}",
+                "the same tokens for both",
+                "options that the tokenizer tells apart",
+                "use a tokenizer that knows them",
+            )
+        own[key] = option
+        found.append(_Option(tuple(ids), first))
     return found
-
-
-def read_questions(path: str | Path) -> list[Asked]:
-    """Multiple-choice questions of a JSONL or table file with columns question, options and answer.
-
-    options: a list of two or more texts. answer: a 0-based position, a letter, or an option's own text.
-    Raises InputError naming the row.
-    """
-    path = Path(path)
-    table = read_table(path)
-    missing = [name for name in ("question", "options", "answer") if name not in table.columns]
-    if missing:
-        raise InputError(
-            str(path),
-            f"no column '{missing[0]}'",
-            "columns question, options and answer",
-            "rename the columns",
-        )
-    items = []
-    for number, row in enumerate(table.itertuples(), start=1):
-        where = f"{path}, row {number}"
-        options = _options(row.options, where)
-        items.append((str(row.question), options, _position(row.answer, options, where)))
-    return letter_questions(items)
-
-
-def _options(value: Any, where: str) -> list[str]:
-    import json
-
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except json.JSONDecodeError:
-            value = None
-    options = [str(option) for option in value] if isinstance(value, list | tuple) else []
-    if not 2 <= len(options) <= len(LETTERS):
-        raise InputError(
-            f"{where}, options", f"{value!r}", f"a list of 2 to {len(LETTERS)} texts", "correct this row"
-        )
-    return options
-
-
-def _position(value: Any, options: Sequence[str], where: str) -> int:
-    text = str(value).strip()
-    if text in options:
-        return options.index(text)
-    if text.isdigit() and int(text) < len(options):
-        return int(text)
-    if len(text) == 1 and text.upper() in LETTERS[: len(options)]:
-        return LETTERS.index(text.upper())
-    raise InputError(
-        f"{where}, answer", f"{value!r}", "a 0-based position, a letter, or an option", "correct this row"
-    )

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.tiny_lm import tiny_llama, tiny_tokenizer
+from tests.tiny_lm import LETTERS, tiny_llama, tiny_tokenizer
 
 from vestige.contracts import Undefined
 from vestige.data.corpora import Corpus, Document
+from vestige.data.questions import letter_questions, read_questions
 from vestige.errors import InputError
 from vestige.footprint.adjacency import adjacency, largest
 from vestige.footprint.judgements import Adjacency, Headroom
-from vestige.footprint.questions import answer, letter_questions, read_questions
+from vestige.footprint.questions import answer
 from vestige.metrics.adjacency import mean_cosine, overlap, semantic_check, similarity_ratio
 from vestige.models.causal_lm import language_model
 
@@ -167,7 +168,7 @@ def test_questions_are_answered_by_log_likelihood(tmp_path: Path) -> None:
     assert [question.answer for question in questions] == [1, 0, 1]
     assert questions[0].options == ("A", "B", "C")
     assert questions[0].prompt.endswith("C. fee\nAnswer:")
-    model = language_model(tiny_llama(layers=1), tiny_tokenizer(), label="base")
+    model = language_model(tiny_llama(layers=1, extra=LETTERS), tiny_tokenizer(extra=LETTERS), label="base")
 
     class Cloze:
         prompt, options, answer = "lost card", ("fee cash", "pin code", "please"), 0
