@@ -236,6 +236,7 @@ def _tested(value: float, p: float | Undefined, interval: Interval | Undefined) 
     text = f"{value:+.3f}"
     if isinstance(interval, Interval):
         text += f" [{interval.low:.3f}, {interval.high:.3f}]"
+    text = text.replace("-", "−")
     return f"{text}, " + (f"p {plain(p)}" if isinstance(p, Undefined) else f"rank p {probability(p)}")
 
 

@@ -179,8 +179,12 @@ def _shifts(record: FootprintRecord, key: str) -> Section:
         )
     ]
     panels = heat_maps(shift_rows([record]), key=f"{key}-heat")
-    tables: list[Block] = [Data(shift_table(record, checkpoint)) for checkpoint in record.checkpoints]
-    if len(record.checkpoints) > _OPEN_ANSWERS:
+    folded = len(record.checkpoints) > _OPEN_ANSWERS
+    tables: list[Block] = [
+        Data(shift_table(record, checkpoint, noted=folded or checkpoint is record.checkpoints[-1]))
+        for checkpoint in record.checkpoints
+    ]
+    if folded:
         blocks += [
             Fold(f"{checkpoint.label}: every corpus", [table], open=place == 0)
             for place, (checkpoint, table) in enumerate(zip(record.checkpoints, tables, strict=True))
@@ -193,19 +197,11 @@ def _shifts(record: FootprintRecord, key: str) -> Section:
 
 
 def _inside(record: FootprintRecord, key: str) -> Section | None:
-    folds: list[Block] = []
     moved = [checkpoint for checkpoint in record.checkpoints if _has_moved(checkpoint)]
-    for place, checkpoint in enumerate(moved[:MOST_MAPPED]):
-        for corpus in _one_of_each_role(checkpoint):
-            blocks: list[Block] = []
-            name = f"{checkpoint.label} on {corpus.corpus}"
-            panels = module_maps(corpus.modules, key=f"{key}-modules-{place}-{corpus.role}", name=name)
-            if panels:
-                blocks.append(Drawings(panels))
-            blocks.append(Fold("Most shifted matrices", [Data(modules_table(corpus, checkpoint.label))]))
-            blocks.append(Fold("Projections and layers", [Data(layers_table(corpus, checkpoint.label))]))
-            first = place == 0 and corpus.role == "forget"
-            folds.append(Fold(f"{name} ({corpus.role})", blocks, open=first))
+    folds = [
+        _maps_of(checkpoint, key=f"{key}-modules-{place}", open_=place == 0)
+        for place, checkpoint in enumerate(moved[:MOST_MAPPED])
+    ]
     if not folds:
         return Section(
             "inside",
@@ -223,6 +219,19 @@ def _inside(record: FootprintRecord, key: str) -> Section | None:
     if left > 0:
         intro.append(Prose(f"{left} more checkpoints: vestige report --tables csv writes modules.csv."))
     return Section("inside", "Which layers and projections", "Layers", [*intro, *folds])
+
+
+def _maps_of(checkpoint: CheckpointFootprint, *, key: str, open_: bool) -> Fold:
+    """Maps and tables of one checkpoint, a fold a role."""
+    folds: list[Block] = []
+    for corpus in _one_of_each_role(checkpoint):
+        name = f"{checkpoint.label} on {corpus.corpus}"
+        panels = module_maps(corpus.modules, key=f"{key}-{corpus.role}", name=name)
+        blocks: list[Block] = [Drawings(panels)] if panels else []
+        blocks.append(Fold("Most shifted matrices", [Data(modules_table(corpus, checkpoint.label))]))
+        blocks.append(Fold("Projections and layers", [Data(layers_table(corpus, checkpoint.label))]))
+        folds.append(Fold(f"on {corpus.corpus} ({corpus.role})", blocks, open=open_ and not folds))
+    return Fold(checkpoint.label, folds, open=open_)
 
 
 def _has_moved(checkpoint: CheckpointFootprint) -> bool:
@@ -304,7 +313,7 @@ def _adjacent(record: FootprintRecord) -> Section:
     found = record.adjacency
     if isinstance(found, Undefined):
         return Section(
-            "adjacent", "Is the adjacent corpus one?", "", [Prose(f"Undefined: {found.undefined}.")]
+            "adjacent", "Is the adjacent corpus valid?", "", [Prose(f"Undefined: {found.undefined}.")]
         )
     blocks: list[Block] = []
     if found.lines:
@@ -315,7 +324,7 @@ def _adjacent(record: FootprintRecord) -> Section:
         blocks.append(Data(table, compact=True))
     elif isinstance(found.overlaps, Undefined):
         blocks.append(Prose(f"Fisher overlap: {plain(found.overlaps)}.", note=True))
-    return Section("adjacent", "Is the adjacent corpus one?", "Adjacent corpus", blocks)
+    return Section("adjacent", "Is the adjacent corpus valid?", "Adjacent corpus", blocks)
 
 
 def _adjacency_entries(found: Adjacency) -> Iterator[tuple[str, Any]]:
@@ -352,15 +361,18 @@ def _adjacency_entries(found: Adjacency) -> Iterator[tuple[str, Any]]:
 
 
 def _documents(record: FootprintRecord, extras: Extras) -> Section | None:
-    folds: list[Block] = [
-        Fold(
-            f"{checkpoint.label} on {corpus.corpus} ({corpus.role})",
-            [Data(documents_table(corpus, checkpoint.label, extras.texts))],
-        )
-        for checkpoint in record.checkpoints[:MOST_MAPPED]
-        for corpus in checkpoint.corpora
-        if corpus.documents and _has_moved(checkpoint)
-    ]
+    folds: list[Block] = []
+    for checkpoint in record.checkpoints[:MOST_MAPPED]:
+        inner = [
+            Fold(
+                f"on {corpus.corpus} ({corpus.role})",
+                [Data(documents_table(corpus, checkpoint.label, extras.texts))],
+            )
+            for corpus in checkpoint.corpora
+            if corpus.documents
+        ]
+        if inner and _has_moved(checkpoint):
+            folds.append(Fold(checkpoint.label, inner, open=len(record.checkpoints) == 1))
     if not folds:
         return None
     note = (

@@ -106,7 +106,8 @@ def class_cells(checkpoint: CheckpointFootprint) -> tuple[Cell, Cell]:
         ]
         first = Cell(text=published.name, note=", ".join(notes))
     if isinstance(calibrated, Undefined):
-        return first, lost_cell(calibrated)
+        told = calibrated.undefined.startswith("not computed")
+        return first, text_cell("not computed") if told else lost_cell(calibrated)
     if isinstance(calibrated.name, Undefined):
         return first, lost_cell(calibrated.name)
     return first, Cell(text=calibrated.name)
@@ -130,8 +131,8 @@ def interval_words(record: FootprintRecord) -> str:
     return words
 
 
-def shift_table(record: FootprintRecord, checkpoint: CheckpointFootprint) -> Table:
-    """One checkpoint: corpora and roles by everything measured on them."""
+def shift_table(record: FootprintRecord, checkpoint: CheckpointFootprint, *, noted: bool = True) -> Table:
+    """One checkpoint: corpora and roles by everything measured on them. noted: what its intervals are."""
     short = {corpus.name for corpus in record.corpora if corpus.overlap > 0 and not corpus.coincide}
     rows = [_corpus_row(corpus, corpus.corpus in short) for corpus in checkpoint.corpora]
     rows += [_role_row(role) for role in checkpoint.roles if len(role.corpora) > 1]
@@ -152,7 +153,9 @@ def shift_table(record: FootprintRecord, checkpoint: CheckpointFootprint) -> Tab
         notes=(
             interval_words(record),
             "of a role: square root of the sum of squares over its corpora, by their number",
-        ),
+        )
+        if noted
+        else (),
     )
 
 
