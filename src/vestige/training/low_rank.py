@@ -67,7 +67,7 @@ def start_from_importance(session: Session) -> None:
     The model's function stays as it was. The reference becomes the model as it then stands. Raises
     InputError without adapters, for a rank above a weight's, and where no weight matters to the forget rows.
     """
-    layers = list(_adapted(session))
+    layers = _adapted(session)
     settings: Any = session.settings
     weights = [layer.weight for layer in layers]
     with _measuring(session.model, weights):
@@ -122,7 +122,7 @@ class _Layer:
         self.weight.sub_(self.turned(self.scaling * (self.out @ self.into)))
 
 
-def _adapted(session: Session) -> Iterator[_Layer]:
+def _adapted(session: Session) -> list[_Layer]:
     if session.settings.lora is None:
         raise InputError(
             "setting lora",
@@ -130,19 +130,20 @@ def _adapted(session: Session) -> Iterator[_Layer]:
             "adapters for FILA to start",
             "give lora a rank, or use the method 'loku'",
         )
-    for name, module in session.model.named_modules():
-        adapters = list(getattr(module, "lora_A", ()))
-        if not adapters:
-            continue
-        layer = _Layer(name, module, adapters[0])
-        if len(layer.into) > min(layer.weight.shape):
-            raise InputError(
-                "setting lora.rank",
-                str(len(layer.into)),
-                f"at most {min(layer.weight.shape)}, the rank of weight '{name}'",
-                "lower it",
-            )
-        yield layer
+    layers = [
+        _Layer(name, module, next(iter(module.lora_A)))
+        for name, module in session.model.named_modules()
+        if len(getattr(module, "lora_A", ()))
+    ]
+    smallest = min(layers, key=lambda layer: min(layer.weight.shape))
+    if session.settings.lora.rank > min(smallest.weight.shape):
+        raise InputError(
+            "setting lora.rank",
+            str(session.settings.lora.rank),
+            f"at most {min(smallest.weight.shape)}, the rank of weight '{smallest.name}'",
+            "lower it",
+        )
+    return layers
 
 
 @contextmanager
