@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -20,6 +20,16 @@ from vestige.errors import InputError
 from vestige.files import writable_folder, write_text
 from vestige.footprint.assemble import checkpoint_footprint, corpus_footprint, standing_caveats, untested
 from vestige.footprint.cache import Cache, StoredDiagonals
+from vestige.footprint.checkpoints import (
+    Checkpoint,
+    ModelSource,
+    ModelSources,
+    Quiet,
+    Watcher,
+    checkpoints_of,
+    listed,
+    resolvable,
+)
 from vestige.footprint.costs import Estimate, estimate
 from vestige.footprint.fisher import layer_chunks
 from vestige.footprint.judgements import Adjacency, CalibratedClass, CalibrationSettings
@@ -27,7 +37,6 @@ from vestige.footprint.measure import Comparison, Meter, Subset
 from vestige.footprint.perplexity import Perplexity
 from vestige.footprint.records import (
     CheckpointFootprint,
-    CheckpointRole,
     CorpusFootprint,
     CostRecord,
     FootprintRecord,
@@ -37,53 +46,16 @@ from vestige.footprint.shifts import Sums
 from vestige.footprint.texts import Source, corpora_of, corpus_records, samples_of, warnings_of
 from vestige.footprint.world import World
 from vestige.models.adapters import is_adapter
-from vestige.models.backbones import resolve_backbone
 from vestige.models.causal_lm import LanguageModel, check_comparable, load_language_model
 from vestige.models.projections import layer_modules, target_parameters
 
 __all__ = ["Quiet", "Watcher", "footprint"]
 
-ModelSource = str | Path | LanguageModel
-
-
-class Watcher(Protocol):
-    """Who is told how far the work is. `vestige.cli.console.Progress` is one."""
-
-    total: float
-
-    def stage(self, text: str) -> None: ...
-    def advance(self, amount: float = 1.0) -> None: ...
-    def say(self, text: str) -> None: ...
-
-
-class Quiet:
-    """Says nothing."""
-
-    total = 0.0
-
-    def stage(self, text: str) -> None:
-        """Nothing."""
-
-    def advance(self, amount: float = 1.0) -> None:
-        """Nothing."""
-
-    def say(self, text: str) -> None:
-        """Nothing."""
-
-
-@dataclass(frozen=True)
-class _Checkpoint:
-    """A model to compare with the base; opened when its turn comes."""
-
-    label: str
-    role: CheckpointRole
-    open: Callable[[], LanguageModel]
-
 
 def footprint(
     *,
     base: ModelSource,
-    unlearned: Sequence[ModelSource] | Mapping[str, ModelSource] | ModelSource,
+    unlearned: ModelSources,
     forget: Mapping[str, Source] | Source,
     generic: Mapping[str, Source] | Source,
     adjacent: Mapping[str, Source] | Source | None = None,
@@ -117,7 +89,7 @@ def footprint(
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if out is not None:
         writable_folder(Path(out))
-    _resolvable(base, *_listed(unlearned).values(), *([oracle] if oracle is not None else []))
+    resolvable(base, *listed(unlearned).values(), *([oracle] if oracle is not None else []))
 
     def opened(source: ModelSource, label: str | None, on: LanguageModel | None) -> LanguageModel:
         if isinstance(source, LanguageModel):
@@ -138,7 +110,7 @@ def footprint(
         raise InputError(
             "--base", "a prompt encoder", "a model with weights of its own", "name the base model"
         )
-    checkpoints = _checkpoints(unlearned, oracle, first, opened)
+    checkpoints = checkpoints_of(unlearned, oracle, first, opened)
     kept = _checked(first, checkpoints, settings)
     targets = target_parameters(first.model, settings.subspace)
     samples = samples_of(corpora, first.tokenizer, settings)
@@ -263,7 +235,7 @@ class _Run:
             self.meter.hessian(self.base, subset, seed=probes)
         return self.meter.hessian_sums(self.base, self.base, subset, (seed, seed + 1), again=True)
 
-    def measure(self, checkpoint: _Checkpoint, weight_change: bool) -> CheckpointFootprint:
+    def measure(self, checkpoint: Checkpoint, weight_change: bool) -> CheckpointFootprint:
         """One checkpoint on every corpus."""
         after = checkpoint.open()
         parts: list[CorpusFootprint] = []
@@ -304,7 +276,7 @@ class _Run:
             calibrated=self._calibrated(checkpoint, after) if weight_change else None,
         )
 
-    def _calibrated(self, checkpoint: _Checkpoint, after: LanguageModel) -> CalibratedClass | Undefined:
+    def _calibrated(self, checkpoint: Checkpoint, after: LanguageModel) -> CalibratedClass | Undefined:
         s = self.settings
         if not s.calibrate:
             return Undefined(undefined="not computed: give --calibrate")
@@ -380,50 +352,8 @@ def _named(source: Mapping[str, Source] | Source | None, role: str) -> Mapping[s
     return source if isinstance(source, Mapping) else {role: source}
 
 
-def _listed(
-    models: Sequence[ModelSource] | Mapping[str, ModelSource] | ModelSource,
-) -> dict[str, ModelSource]:
-    """Label -> model; labels are folder names, numbered where they repeat."""
-    if isinstance(models, Mapping):
-        return dict(models)
-    listed = [models] if isinstance(models, str | Path | LanguageModel) else list(models)
-    if not listed:
-        raise InputError("--unlearned", "no model", "at least one", "give --unlearned DIR")
-    found: dict[str, ModelSource] = {}
-    for model in listed:
-        own = model.record.label if isinstance(model, LanguageModel) else Path(str(model)).name or str(model)
-        label, number = own, 2
-        while label in found:
-            label, number = f"{own} ({number})", number + 1
-        found[label] = model
-    return found
-
-
-def _resolvable(*models: ModelSource) -> None:
-    """Raise InputError for a name that is no model, before anything is loaded."""
-    for model in models:
-        if not isinstance(model, LanguageModel) and not is_adapter(str(model)):
-            resolve_backbone(str(model))
-
-
-def _checkpoints(
-    unlearned: Sequence[ModelSource] | Mapping[str, ModelSource] | ModelSource,
-    oracle: ModelSource | None,
-    base: LanguageModel,
-    opened: Callable[[ModelSource, str | None, LanguageModel | None], LanguageModel],
-) -> list[_Checkpoint]:
-    def made(label: str, role: CheckpointRole, source: ModelSource) -> _Checkpoint:
-        return _Checkpoint(label, role, lambda: opened(source, label, base))
-
-    found = [made(label, "unlearned", source) for label, source in _listed(unlearned).items()]
-    if oracle is not None:
-        label = "oracle" if all(item.label != "oracle" for item in found) else "oracle (retrained)"
-        found.append(made(label, "oracle", oracle))
-    return found
-
-
 def _checked(
-    base: LanguageModel, checkpoints: Sequence[_Checkpoint], settings: FootprintSettings
+    base: LanguageModel, checkpoints: Sequence[Checkpoint], settings: FootprintSettings
 ) -> dict[str, bool]:
     """Open each checkpoint once, so that one that does not fit is refused before the long work; whether its
     weights change."""

@@ -1,6 +1,6 @@
 """TOFU's metrics as formulas on numbers: probability, truth ratio, utility, forget quality. No torch.
 
-Maini et al. 2024. A quantity that does not exist for a row is Undefined and is left out of means by who calls.
+Maini et al. 2024. What does not exist for a row is Undefined; means leave such rows out and count them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,102 @@
+"""The same questions through lm-evaluation-harness: its model class, task form and `acc`; local files alone.
+
+Imported only where it is asked for: the extra `lm-eval`.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vestige.data.questions import LetterQuestion
+from vestige.errors import InputError, MissingDependency
+from vestige.footprint.questions import Answers
+from vestige.models.causal_lm import LanguageModel
+
+__all__ = ["harness_answers", "harness_task"]
+
+
+def harness_task(name: str, file: Path) -> dict[str, Any]:
+    """A zero-shot multiple-choice task of the harness over a local JSONL with prompt, letters and right."""
+    return {
+        "task": name,
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(file)}, "cache_dir": str(file.parent / "cache")},
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": "{{prompt}}",
+        "doc_to_choice": "{{letters}}",
+        "doc_to_target": "{{right}}",
+        "target_delimiter": " ",
+        "num_fewshot": 0,
+        "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
+        "metadata": {"version": 1.0},
+    }
+
+
+def harness_answers(
+    model: LanguageModel, questions: Sequence[LetterQuestion], *, name: str, batch_size: int = 8
+) -> Answers:
+    """The questions as a task of the harness; correct is its `acc` of each question. A tie goes to the option
+    that stands first, which is the harness's rule.
+
+    Raises MissingDependency without the package, InputError for a prompt encoder, which the harness cannot
+    run, and for an answer of another form than documented.
+    """
+    try:
+        import lm_eval
+        from lm_eval.models.huggingface import HFLM
+    except ImportError as error:
+        raise MissingDependency(error.name or "lm-eval", "lm-eval", "engine lm-eval") from None
+    if model.record.adapter == "prompt encoder":
+        raise InputError(
+            f"model '{model.record.label}'",
+            "a prompt encoder",
+            "weights that lm-evaluation-harness can run",
+            "leave --engine away",
+        )
+    with tempfile.TemporaryDirectory(prefix="vestige-lm-eval-") as folder:
+        file = Path(folder) / "questions.jsonl"
+        file.write_text(
+            "".join(
+                json.dumps({"prompt": q.prompt, "letters": list(q.options), "right": q.answer}) + "\n"
+                for q in questions
+            ),
+            encoding="utf-8",
+        )
+        task = f"vestige_{''.join(char if char.isalnum() else '_' for char in name)}"
+        found = lm_eval.simple_evaluate(
+            model=HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=batch_size),
+            tasks=[harness_task(task, file)],
+            num_fewshot=0,
+            bootstrap_iters=0,
+            log_samples=True,
+        )
+    samples = _samples(found, task, len(questions))
+    losses = tuple(tuple(-float(response[0]) for response in sample["filtered_resps"]) for sample in samples)
+    greedy = tuple(
+        bool(sample["filtered_resps"][q.answer][1]) for sample, q in zip(samples, questions, strict=True)
+    )
+    return Answers(
+        correct=tuple(bool(sample["acc"]) for sample in samples),
+        greedy=greedy,
+        chance=sum(1 / len(q.options) for q in questions) / len(questions),
+        losses=losses,
+    )
+
+
+def _samples(found: Any, task: str, expected: int) -> list[dict[str, Any]]:
+    """The harness's samples in the order of the questions."""
+    samples = (found or {}).get("samples", {}).get(task, [])
+    ordered = sorted(samples, key=lambda sample: int(sample["doc_id"]))
+    if [int(sample["doc_id"]) for sample in ordered] != list(range(expected)):
+        raise InputError(
+            "lm-evaluation-harness",
+            f"{len(ordered)} answers",
+            f"one for each of {expected} questions",
+            "install the version that this package names",
+        )
+    return ordered

@@ -1,0 +1,228 @@
+"""Question files by role, topic and subject, read and checked against each other. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+from vestige.behaviour.records import QuestionSet
+from vestige.data.corpora import Role
+from vestige.data.files import TABLE_SUFFIXES, file_sha256
+from vestige.data.questions import LetterQuestion, read_questions
+from vestige.errors import InputError, did_you_mean, first_five, shown
+from vestige.seeds import digest
+
+__all__ = [
+    "MMLU_ADJACENT",
+    "MMLU_GENERIC",
+    "Subject",
+    "partition_warnings",
+    "question_sets",
+    "read_partition",
+]
+
+ALL = "all"
+MMLU = "mmlu"
+MMLU_ADJACENT = {"bio": ("virology", "college_biology"), "cyber": ("computer_security",)}
+"""Topic of WMDP -> MMLU's subjects beside it. MMLU's other 54 subjects are generic."""
+MMLU_GENERIC = 54
+ROLES: tuple[Role, ...] = get_args(Role)
+
+Files = str | Path | Sequence[str | Path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """The questions of one subject. file_questions: how many the file has of it, before any limit."""
+
+    role: Role
+    topic: str
+    name: str
+    path: str
+    sha256: str
+    questions: tuple[LetterQuestion, ...]
+    file_questions: int
+
+    @property
+    def key(self) -> tuple[Role, str, str]:
+        """Role, topic and name: unique in a partition."""
+        return self.role, self.topic, self.name
+
+    @property
+    def chance(self) -> float:
+        """Accuracy of guessing, in [0, 1]."""
+        return sum(1 / len(question.options) for question in self.questions) / len(self.questions)
+
+    @property
+    def content(self) -> str:
+        """sha256 over what is asked, in order."""
+        return digest(
+            "questions",
+            *(part for q in self.questions for part in (q.prompt, len(q.options), *q.options, q.answer)),
+        )
+
+
+def read_partition(sources: Mapping[str, Files], *, per_subject: int | None = None) -> tuple[Subject, ...]:
+    """The subjects of `ROLE[:TOPIC[/SUBJECT]]` -> file, folder or several; forget first, then in their order.
+
+    A folder stands for its question files. A column `subject` splits a file, else the subject is the file's
+    name. `mmlu` -> MMLU's subjects by the published partition: two beside bio, one beside cyber, the others
+    generic. per_subject: only the first so many. Raises InputError: an unknown role, a subject twice, topics
+    of forget and adjacent questions that differ, and what `read_questions` raises.
+    """
+    found: list[Subject] = []
+    for key, files in sources.items():
+        found += _mmlu(key, files) if key == MMLU else _named(key, files)
+    forgotten = {subject.topic for subject in found if subject.role == "forget"}
+    if MMLU in sources:
+        own = set(MMLU_ADJACENT) - forgotten if forgotten - {ALL} else set()
+        found = [s for s in found if not (s.role == "adjacent" and s.topic in own and _of_mmlu(s))]
+    _check(found)
+    ordered = sorted(found, key=lambda subject: ROLES.index(subject.role))
+    return tuple(replace(subject, questions=subject.questions[:per_subject]) for subject in ordered)
+
+
+def question_sets(subjects: Sequence[Subject]) -> tuple[QuestionSet, ...]:
+    """What was asked, as records without texts."""
+    return tuple(
+        QuestionSet(
+            role=subject.role,
+            topic=subject.topic,
+            subject=subject.name,
+            path=subject.path,
+            sha256=subject.sha256,
+            content=subject.content,
+            questions=len(subject.questions),
+            file_questions=subject.file_questions,
+            chance=subject.chance,
+        )
+        for subject in subjects
+    )
+
+
+def partition_warnings(subjects: Sequence[Subject], sources: Mapping[str, Files]) -> list[str]:
+    """What is odd about the partition: limits, few MMLU subjects, questions in two roles."""
+    lines = []
+    cut = [subject for subject in subjects if len(subject.questions) < subject.file_questions]
+    if cut:
+        lines.append(
+            f"the first {len(cut[0].questions)} questions of {len(cut)} subjects were asked: not comparable "
+            "with accuracies on all of them"
+        )
+    generic = sum(subject.role == "generic" for subject in subjects)
+    if MMLU in sources and generic != MMLU_GENERIC:
+        lines.append(f"{generic} generic subjects instead of MMLU's {MMLU_GENERIC}")
+    prompts: dict[str, Role] = {}
+    shared: set[str] = set()
+    for subject in subjects:
+        for question in subject.questions:
+            if prompts.setdefault(question.prompt, subject.role) != subject.role:
+                shared.add(question.prompt)
+    if shared:
+        lines.append(f"{len(shared)} questions are asked in two roles: their losses cannot come apart")
+    return lines
+
+
+def _named(key: str, files: Files) -> list[Subject]:
+    role, topic, name = _place(key)
+    found = []
+    for path in _paths(files, f"--questions {key}"):
+        for own, questions in _by_subject(path).items():
+            label = name if name and not own else own or path.stem
+            found.append(_subject(role, topic, label, path, questions))
+    return found
+
+
+def _place(key: str) -> tuple[Role, str, str]:
+    head, mark, rest = key.partition(":")
+    topic, slash, name = rest.partition("/")
+    if head not in ROLES:
+        raise InputError(
+            f"--questions {key}",
+            f"the role {shown(head)}",
+            "ROLE[:TOPIC]=FILE",
+            did_you_mean(head, [*ROLES, MMLU]),
+        )
+    if (mark and not topic.strip()) or (slash and not name.strip()):
+        raise InputError(
+            f"--questions {key}", "an empty topic or subject", "ROLE[:TOPIC[/SUBJECT]]=FILE", "name it"
+        )
+    return head, topic.strip() or ALL, name.strip()
+
+
+def _mmlu(key: str, files: Files) -> list[Subject]:
+    beside = {name: topic for topic, names in MMLU_ADJACENT.items() for name in names}
+    found = []
+    for path in _paths(files, f"--questions {key}"):
+        for own, questions in _by_subject(path).items():
+            name = (own or path.stem).removeprefix("mmlu_")
+            role: Role = "adjacent" if name in beside else "generic"
+            found.append(_subject(role, beside.get(name, ALL), name, path, questions))
+    return found
+
+
+def _of_mmlu(subject: Subject) -> bool:
+    return any(subject.name in names for names in MMLU_ADJACENT.values())
+
+
+def _subject(role: Role, topic: str, name: str, path: Path, questions: Sequence[LetterQuestion]) -> Subject:
+    return Subject(
+        role=role,
+        topic=topic,
+        name=name,
+        path=str(path),
+        sha256=file_sha256(path),
+        questions=tuple(questions),
+        file_questions=len(questions),
+    )
+
+
+def _paths(files: Files, subject: str) -> list[Path]:
+    listed = [Path(files)] if isinstance(files, str | Path) else [Path(file) for file in files]
+    found: list[Path] = []
+    for path in listed:
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = sorted(file for file in path.iterdir() if file.suffix.lower() in TABLE_SUFFIXES)
+        if not inside:
+            raise InputError(
+                f"{subject}, {path}", "a folder without question files", "JSONL files", "name another folder"
+            )
+        found += inside
+    return found
+
+
+def _by_subject(path: Path) -> dict[str, list[LetterQuestion]]:
+    """The file's questions by their column `subject`, "" without one."""
+    found: dict[str, list[LetterQuestion]] = {}
+    for question in read_questions(path):
+        found.setdefault(question.subject, []).append(question)
+    return found
+
+
+def _check(subjects: Sequence[Subject]) -> None:
+    seen: dict[tuple[Role, str, str], str] = {}
+    for subject in subjects:
+        if subject.key in seen:
+            raise InputError(
+                f"{subject.role} questions on {subject.topic}",
+                f"the subject '{subject.name}' in {seen[subject.key]} and in {subject.path}",
+                "a subject once",
+                "write ROLE:TOPIC/SUBJECT=FILE",
+            )
+        seen[subject.key] = subject.path
+    topics = {
+        role: {subject.topic for subject in subjects if subject.role == role}
+        for role in ("forget", "adjacent")
+    }
+    one, other = topics["forget"], topics["adjacent"]
+    if one and other and {ALL} not in (one, other) and one != other:
+        raise InputError(
+            "adjacent questions",
+            f"topics {first_five(sorted(other))}",
+            f"those of the forget questions: {first_five(sorted(one))}",
+            "give both roles the same topics, or one of them none",
+        )
