@@ -1,7 +1,8 @@
 """vestige measures what machine unlearning leaves behind.
 
-`compare` gives the verdict on models' probabilities, `footprint` what moved inside a language model; their
-records have `.to_frame()`, `.to_json()` and a notebook display. Nothing heavy is imported before it is used.
+`compare` gives the verdict on models' probabilities, `footprint` what moved inside a language model,
+`behaviour` what it still answers; their records have `.to_frame()`, `.to_json()` and a notebook display.
+Nothing heavy is imported before it is used.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from vestige.decision.predictions import Predictions, predictions_from_arrays, read_predictions
     from vestige.errors import InputError, VestigeError
     from vestige.study.compare import compare
+    from vestige.unlearning.run import finetune, unlearn
 
 __version__ = "0.1.0"
 
@@ -22,10 +24,13 @@ _WHERE = {
     "Predictions": "vestige.decision.predictions",
     "Undefined": "vestige.contracts",
     "VestigeError": "vestige.errors",
+    "behaviour": "vestige",
     "compare": "vestige.study.compare",
+    "finetune": "vestige.unlearning.run",
     "footprint": "vestige",
     "predictions_from_arrays": "vestige.decision.predictions",
     "read_predictions": "vestige.decision.predictions",
+    "unlearn": "vestige.unlearning.run",
 }
 
 __all__ = [
@@ -35,10 +40,13 @@ __all__ = [
     "Undefined",
     "VestigeError",
     "__version__",
+    "behaviour",
     "compare",
+    "finetune",
     "footprint",
     "predictions_from_arrays",
     "read_predictions",
+    "unlearn",
 ]
 
 
@@ -47,8 +55,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'vestige' has no attribute '{name}'")
     import importlib
 
-    if name == "footprint":  # a package that can be called
-        return importlib.import_module("vestige.footprint")
+    if name in ("behaviour", "footprint"):  # packages that can be called
+        return importlib.import_module(f"vestige.{name}")
     value = getattr(importlib.import_module(_WHERE[name]), name)
     globals()[name] = value
     return value

@@ -16,10 +16,13 @@ EXPORTED = {
     "Undefined",
     "VestigeError",
     "__version__",
+    "behaviour",
     "compare",
+    "finetune",
     "footprint",
     "predictions_from_arrays",
     "read_predictions",
+    "unlearn",
 }
 
 

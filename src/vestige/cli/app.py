@@ -34,8 +34,13 @@ VERBS: dict[str, Verb] = {
     ),
     "compare": Verb("vestige.cli.compare", "Compare prediction files: full, unlearned and retrained models."),
     "study": Verb("vestige.cli.study", "Run, tune, freeze, check and audit planned studies."),
+    "finetune": Verb("vestige.cli.finetune", "Teach a causal language model a text; make its oracle."),
+    "unlearn": Verb("vestige.cli.unlearn", "Unlearn text from a causal language model into a checkpoint."),
     "footprint": Verb(
         "vestige.cli.footprint", "Measure what unlearning moved inside a causal language model, and where."
+    ),
+    "behaviour": Verb(
+        "vestige.cli.behaviour", "Ask unlearned language models what they still answer, and what they lost."
     ),
     "attack": Verb("vestige.cli.attack", "Attack unlearned models: recovery by fine-tuning, fresh heads."),
     "report": Verb("vestige.cli.report", "Write the report of a folder of results again."),
