@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from vestige.cli.relearn import correlate, relearn
 from vestige.errors import CheckFailed, InputError, shown
 
 if TYPE_CHECKING:
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Attack the unlearned models of a run folder."
-)
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Attack unlearned models.")
+app.command("relearn")(relearn)
+app.command("correlate")(correlate)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that `study run` finished.")]
 Method = Annotated[

@@ -1,0 +1,178 @@
+"""What relearning brings back to unlearned language models: frozen records without texts. No torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from vestige.contracts import Estimate, Record, Undefined
+from vestige.data.corpora import Role, TextFormat
+from vestige.models.lm_record import LanguageModelRecord, MeasuringDtype
+
+__all__ = [
+    "CheckpointRelearning",
+    "Reading",
+    "RelearnRecord",
+    "RelearnSettings",
+    "RelearnText",
+    "RoleChange",
+    "ScoreChange",
+    "reading_of",
+]
+
+Reading = Literal["no return", "return", "return and repair", "repair"]
+"""What a change under relearning is: nothing; the forgotten came back; it did while generic text rose too;
+generic text rose at least as much: a broken model that was repaired."""
+
+LEAST = 0.01
+"""A change of a score below this, in its own unit (a share), counts as none."""
+
+
+class RelearnSettings(Record):
+    """The one budget of every checkpoint: fresh LoRA adapters, AdamW, linear schedule with a warm-up.
+
+    documents: forget sequences a topic, the first after windowing. max_length: tokens of one. max_steps: stop
+    there, the schedule is made for it. hold_out: half of each topic's documents (drawn by `hold_out_seed`) is
+    scored and never trained on; auto: for topics without questions. score_rows: sequences of a corpus that
+    are scored at most. dtype: of the frozen weights; adapters are float32.
+    """
+
+    rank: int = Field(16, ge=1)
+    alpha: float = Field(32.0, gt=0)
+    dropout: float = Field(0.05, ge=0, lt=1)
+    learning_rate: float = Field(1e-5, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    epochs: int = Field(5, ge=1)
+    documents: int = Field(50, ge=1)
+    batch_size: int = Field(4, ge=1)
+    warmup_share: float = Field(0.03, ge=0, lt=1)
+    max_steps: int = Field(500, ge=1)
+    max_length: int = Field(512, ge=2)
+    hold_out: Literal["auto", "always", "never"] = "auto"
+    hold_out_seed: int = 1234
+    score_rows: int = Field(200, ge=1)
+    text: TextFormat = "plain"
+    dtype: MeasuringDtype = "float32"
+    seed: int = 17
+
+
+class RelearnText(Record):
+    """A corpus in the attack. trained, scored: sequences. held_out: documents kept out of training. shared:
+    sequences that are trained on and scored, always 0. questions: asked of it. scored_by: see `ScoreChange`.
+    """
+
+    name: str
+    role: Role
+    path: str
+    sha256: str
+    documents: int
+    held_out: int = 0
+    trained: int = 0
+    scored: int = 0
+    shared: Literal[0] = 0
+    questions: int = 0
+    questions_sha256: str = ""
+    note: str = ""
+
+
+class ScoreChange(Record):
+    """One corpus or question file before and after relearning, in [0, 1].
+
+    kind: `accuracy` of questions, or `token probability`: mean over scored sequences of exp(mean log p of
+    their predicted tokens), of answers where there are any. change: after minus before over the same items,
+    with a bootstrap interval. log_before, log_after: mean log p of a token, nats; None for questions.
+    """
+
+    name: str
+    role: Role
+    kind: Literal["accuracy", "token probability"]
+    items: int
+    before: float
+    after: float
+    change: Estimate
+    chance: float | None = None
+    log_before: float | None = None
+    log_after: float | None = None
+
+
+class RoleChange(Record):
+    """A role over its topics: plain means. low, high: of the change, normal, from the topics' bootstraps."""
+
+    role: Role
+    before: float
+    after: float
+    change: float
+    low: float | Undefined
+    high: float | Undefined
+
+
+class CheckpointRelearning(Record):
+    """One checkpoint under the attack. failed: why it could not be attacked, else None.
+
+    losses: mean training loss of each epoch. weights_sha256: of the trained adapters. beyond_oracle: its
+    change on forget text minus the oracle's, points of the same score.
+    """
+
+    label: str
+    role: Literal["base", "unlearned", "oracle"]
+    model: LanguageModelRecord
+    scores: tuple[ScoreChange, ...] = ()
+    roles: tuple[RoleChange, ...] = ()
+    reading: Reading | Undefined
+    beyond_oracle: float | Undefined = Undefined(undefined="no oracle was attacked")
+    steps: int = 0
+    rows_seen: int = 0
+    losses: tuple[float, ...] = ()
+    weights_sha256: str = ""
+    seconds: float = 0.0
+    failed: Undefined | None = None
+
+    def change(self, role: Role) -> RoleChange | None:
+        """The change on a role; None where nothing of it was scored."""
+        return next((item for item in self.roles if item.role == role), None)
+
+
+class RelearnRecord(Record):
+    """Relearning of checkpoints under one budget: `relearn.json`.
+
+    budget_sha256: of the training sequences in their order and the settings: the same for every checkpoint.
+    draws, condition: of the bootstrap.
+    """
+
+    format: Literal["vestige-relearn-1"] = "vestige-relearn-1"
+    name: str
+    settings: RelearnSettings
+    steps: int
+    texts: tuple[RelearnText, ...]
+    checkpoints: tuple[CheckpointRelearning, ...]
+    budget_sha256: str
+    draws: int
+    condition: str
+    caveats: tuple[str, ...] = ()
+    provenance: Annotated[dict[str, Any], Field(default_factory=dict)]
+
+    def checkpoint(self, label: str) -> CheckpointRelearning:
+        """The checkpoint of this label. Raises KeyError."""
+        for item in self.checkpoints:
+            if item.label == label:
+                return item
+        raise KeyError(label)
+
+
+def reading_of(forget: RoleChange | None, generic: RoleChange | None) -> Reading | Undefined:
+    """What a change is: see `Reading`. A change counts when it is at least 0.01 and its interval, where there
+    is one, lies above 0."""
+    if forget is None:
+        return Undefined(undefined="no forget text was scored")
+    returned, repaired = _rose(forget), generic is not None and _rose(generic)
+    if repaired and generic is not None and generic.change >= forget.change:
+        return "repair"
+    if not returned:
+        return "no return"
+    return "return and repair" if repaired else "return"
+
+
+def _rose(item: RoleChange) -> bool:
+    return item.change >= LEAST and (isinstance(item.low, Undefined) or item.low > 0)

@@ -1,0 +1,1 @@
+"""Whole runs over causal language models: relearning of several checkpoints, injection, studies."""

@@ -1,0 +1,167 @@
+"""The budget of a relearning attack: what is trained on and what is scored, the same for every checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+from vestige.attacks.relearn_records import RelearnSettings, RelearnText
+from vestige.attacks.relearning import halves, refuse_shared
+from vestige.data.corpora import Corpus, Role, read_corpus
+from vestige.data.files import file_sha256
+from vestige.data.language_rows import LanguageRow, language_rows
+from vestige.data.questions import Asked, read_questions
+from vestige.errors import InputError, did_you_mean
+
+__all__ = ["ROLES", "Budget", "QuestionFile", "Scored", "Source", "budget_of", "question_files", "read_texts"]
+
+ROLES: tuple[Role, ...] = get_args(Role)
+Source = str | Path | Corpus
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionFile:
+    """Questions of a topic."""
+
+    name: str
+    role: Role
+    questions: tuple[Asked, ...]
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """What a checkpoint is scored on: questions or sequences."""
+
+    name: str
+    role: Role
+    rows: tuple[LanguageRow, ...] = ()
+    questions: tuple[Asked, ...] = ()
+
+
+@dataclass(kw_only=True)
+class Budget:
+    """The same for every checkpoint: what is trained on, what is scored."""
+
+    rows: list[LanguageRow] = field(default_factory=list)
+    scored: list[Scored] = field(default_factory=list)
+    texts: list[RelearnText] = field(default_factory=list)
+    caveats: list[str] = field(default_factory=list)
+
+
+def question_files(values: Mapping[str, str | Path], corpora: Mapping[str, Role]) -> list[QuestionFile]:
+    """Files of multiple-choice questions by name: a corpus, a role, or `role:name`. Raises InputError."""
+    found = []
+    for key, path in values.items():
+        head, mark, rest = key.partition(":")
+        if key in corpora:
+            role, name = corpora[key], key
+        elif head in ROLES:
+            role, name = head, rest if mark and rest else key
+        else:
+            known = [*corpora, *ROLES]
+            raise InputError(
+                "--questions", f"the name '{key}'", "a corpus, a role or ROLE:NAME", did_you_mean(key, known)
+            )
+        asked = tuple(read_questions(path))
+        found.append(QuestionFile(name=name, role=role, questions=asked, sha256=file_sha256(Path(path))))
+    return found
+
+
+def read_texts(sources: Mapping[Role, Mapping[str, Source]]) -> list[Corpus]:
+    """The corpora of all roles. Raises InputError for a name given twice."""
+    found: dict[str, Corpus] = {}
+    for role, named in sources.items():
+        for name, source in named.items():
+            if name in found:
+                raise InputError(
+                    f"--{role}",
+                    f"the name '{name}' twice",
+                    "a name for each corpus",
+                    "write another NAME=FILE",
+                )
+            found[name] = source if isinstance(source, Corpus) else read_corpus(source, name=name, role=role)
+    return list(found.values())
+
+
+def budget_of(
+    texts: Sequence[Corpus], asked: Sequence[QuestionFile], tokenizer: Any, settings: RelearnSettings
+) -> Budget:
+    """What is trained on and scored; a topic that is scored by its text trains on one half and is scored on
+    the other."""
+    budget = Budget()
+    by_questions = {item.role for item in asked}
+    names = {item.name for item in asked if item.role == "forget"}
+    topics = [corpus.name for corpus in texts if corpus.role == "forget"]
+    every = "forget" in names or len(topics) == 1
+
+    def rows_of(corpus: Corpus) -> tuple[LanguageRow, ...]:
+        return language_rows(
+            corpus,
+            tokenizer,
+            topic=corpus.name,
+            max_length=settings.max_length,
+            text_format=settings.text,
+        ).rows
+
+    for corpus in texts:
+        questioned = corpus.name in names or ("forget" in by_questions and every)
+        trained: tuple[LanguageRow, ...] = ()
+        scored: tuple[LanguageRow, ...] = ()
+        held = 0
+        if corpus.role == "forget":
+            split = settings.hold_out == "always" or (settings.hold_out == "auto" and not questioned)
+            if split:
+                first, second = halves(corpus, settings.hold_out_seed)
+                held = len(second.documents)
+                trained, scored = rows_of(first)[: settings.documents], rows_of(second)
+                refuse_shared(trained, scored, corpus.path or f"corpus '{corpus.name}'")
+            else:
+                trained = rows_of(corpus)[: settings.documents]
+            if questioned:
+                scored = ()
+        elif corpus.role not in by_questions:
+            scored = rows_of(corpus)
+        scored = scored[: settings.score_rows]
+        budget.rows += trained
+        own = [item for item in asked if item.role == corpus.role and item.name == corpus.name]
+        budget.texts.append(
+            RelearnText(
+                name=corpus.name,
+                role=corpus.role,
+                path=corpus.path,
+                sha256=corpus.sha256,
+                documents=len(corpus.documents),
+                held_out=held,
+                trained=len(trained),
+                scored=len(scored),
+                questions=sum(len(item.questions) for item in own),
+                questions_sha256=own[0].sha256 if own else "",
+                note=_note(corpus, trained, settings),
+            )
+        )
+        if scored:
+            budget.scored.append(Scored(name=corpus.name, role=corpus.role, rows=scored))
+    for item in budget.scored:
+        refuse_shared(budget.rows, item.rows, f"corpus '{item.name}'")
+    budget.scored += [Scored(name=item.name, role=item.role, questions=item.questions) for item in asked]
+    if not any(item.role == "forget" for item in budget.scored):
+        raise InputError(
+            "--hold-out",
+            "never, without questions",
+            "something of the forgotten to score",
+            "give --questions",
+        )
+    if not any(item.role == "generic" for item in budget.scored):
+        budget.caveats.append(
+            "nothing generic was scored: a broken model that is repaired cannot be told from a return"
+        )
+    return budget
+
+
+def _note(corpus: Corpus, trained: Sequence[LanguageRow], settings: RelearnSettings) -> str:
+    if corpus.role == "forget" and len(trained) < settings.documents:
+        return f"{len(trained)} sequences instead of {settings.documents}"
+    return ""

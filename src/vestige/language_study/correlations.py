@@ -1,0 +1,228 @@
+"""What recovery by relearning goes with, over checkpoints. No torch."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vestige.contracts import Interval, Record, Undefined
+from vestige.data.files import read_table
+from vestige.errors import InputError
+from vestige.statistics.correlation import Correlation, CorrelationPair, correlation
+
+__all__ = [
+    "DESTRUCTIVE",
+    "KNOWING",
+    "CorrelationRecord",
+    "CorrelationRow",
+    "NamedCorrelation",
+    "correlation_record",
+    "rows_of_table",
+]
+
+DESTRUCTIVE = "globally-destructive"
+KNOWING = 0.27
+"""Forget accuracy after unlearning above this: a model that still answers better than chance of four."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrelationRow:
+    """A checkpoint; None: not measured. Shifts and losses of accuracy in percent; recovery
+    and forget_before, the accuracy on forget questions before relearning, as shares."""
+
+    checkpoint: str
+    class_name: str = ""
+    cofi_f: float | None = None
+    cofi_a: float | None = None
+    cofi_g: float | None = None
+    chess_f: float | None = None
+    recovery: float | None = None
+    forget_before: float | None = None
+    delta_f: float | None = None
+    b_gap: float | None = None
+
+    @property
+    def adjacency_gap(self) -> float | None:
+        """CoFi on forget minus CoFi on adjacent text, points."""
+        return None if self.cofi_f is None or self.cofi_a is None else self.cofi_f - self.cofi_a
+
+    @property
+    def generic_share(self) -> float | None:
+        """CoFi on generic over CoFi on forget text; None where forget text did not move."""
+        return (
+            None
+            if self.cofi_f is None or self.cofi_g is None or self.cofi_f <= 0
+            else self.cofi_g / self.cofi_f
+        )
+
+
+class NamedCorrelation(Record):
+    """One question. x, y: what was correlated. over: which checkpoints; checkpoints: their labels."""
+
+    key: str
+    x: str
+    y: str
+    over: str
+    checkpoints: tuple[str, ...]
+    pair: CorrelationPair
+
+
+class CorrelationRecord(Record):
+    """All correlations of a set of checkpoints: `correlations.json`."""
+
+    format: str = "vestige-correlations-1"
+    correlations: tuple[NamedCorrelation, ...]
+    caveats: tuple[str, ...] = ()
+
+    def named(self, key: str) -> CorrelationPair:
+        """The correlation of this key. Raises KeyError."""
+        for item in self.correlations:
+            if item.key == key:
+                return item.pair
+        raise KeyError(key)
+
+    def lines(self) -> Iterator[str]:
+        """One line a correlation, then the caveats."""
+        for item in self.correlations:
+            yield (
+                f"{item.x} with {item.y}, {item.over} (n = {item.pair.n}): Pearson "
+                f"{text_of(item.pair.pearson)}; Spearman {text_of(item.pair.spearman)}"
+            )
+        yield from (f"- {line}" for line in self.caveats)
+
+    def to_csv(self) -> str:
+        """The correlations as CSV text; empty where undefined."""
+        made = io.StringIO()
+        writer = csv.writer(made, lineterminator="\n")
+        parts = ("value", "p", "low", "high")
+        writer.writerow(
+            [
+                "key",
+                "x",
+                "y",
+                "over",
+                "n",
+                *[f"{kind}_{part}" for kind in ("pearson", "spearman") for part in parts],
+            ]
+        )
+        for item in self.correlations:
+            cells: list[Any] = [item.key, item.x, item.y, item.over, item.pair.n]
+            for found in (item.pair.pearson, item.pair.spearman):
+                interval = found.interval
+                ends = (interval.low, interval.high) if isinstance(interval, Interval) else ("", "")
+                cells += ["" if isinstance(value, Undefined) else value for value in (found.value, found.p)]
+                cells += ends
+            writer.writerow(cells)
+        return made.getvalue()
+
+
+Reader = Callable[[CorrelationRow], float | None]
+_PAIRS: tuple[tuple[str, str, Reader, str, Reader], ...] = (
+    ("cofi-recovery", "CoFi on forget text", lambda r: r.cofi_f, "recovery", lambda r: r.recovery),
+    ("chess-recovery", "CHess on forget text", lambda r: r.chess_f, "recovery", lambda r: r.recovery),
+    ("share-recovery", "generic/forget CoFi", lambda r: r.generic_share, "recovery", lambda r: r.recovery),
+    ("cofi-loss", "CoFi on forget text", lambda r: r.cofi_f, "loss of forget accuracy", lambda r: r.delta_f),
+    ("gaps", "adjacency gap", lambda r: r.adjacency_gap, "B-Gap", lambda r: r.b_gap),
+)  # fmt: skip
+_SUBSETS: tuple[tuple[str, str, Callable[[CorrelationRow], bool]], ...] = (
+    ("all", "all checkpoints", lambda row: True),
+    ("not-destructive", "without globally-destructive ones", lambda row: row.class_name != DESTRUCTIVE),
+    (
+        "knowing",
+        f"with forget accuracy above {KNOWING:g} before relearning",
+        lambda row: row.forget_before is not None and row.forget_before > KNOWING,
+    ),
+)
+
+
+def correlation_record(rows: Sequence[CorrelationRow]) -> CorrelationRecord:
+    """Every correlation over all checkpoints; those with recovery also without globally-destructive ones and
+    over those that still knew something. A pair that nothing was measured for is left out."""
+    found = []
+    for key, x, read_x, y, read_y in _PAIRS:
+        for subset, over, wanted in _SUBSETS:
+            if subset != "all" and not key.endswith("recovery"):
+                continue
+            chosen = [
+                (row.checkpoint, first, second)
+                for row in rows
+                if wanted(row) and (first := read_x(row)) is not None and (second := read_y(row)) is not None
+            ]
+            if not chosen:
+                continue
+            name = key if subset == "all" else f"{key}, {subset}"
+            found.append(
+                NamedCorrelation(
+                    key=name,
+                    x=x,
+                    y=y,
+                    over=over,
+                    checkpoints=tuple(label for label, _, _ in chosen),
+                    pair=correlation([a for _, a, _ in chosen], [b for _, _, b in chosen], name=name),
+                )
+            )
+    if not found:
+        raise InputError(
+            "correlations",
+            "no checkpoint with two quantities measured",
+            "shifts with recoveries or losses of accuracy",
+            "run vestige attack relearn or vestige behaviour on the checkpoints of the footprint",
+        )
+    return CorrelationRecord(correlations=tuple(found), caveats=tuple(_caveats(rows)))
+
+
+def _caveats(rows: Sequence[CorrelationRow]) -> Iterator[str]:
+    yield f"{len(rows)} checkpoints of one base are few, and not independent: several share a method"
+    if any(row.class_name == DESTRUCTIVE for row in rows):
+        yield "destructive checkpoints have nothing that could return: read the line without them"
+
+
+def text_of(item: Correlation) -> str:
+    """`0.65 (p 0.030, BCa [0.02, 0.91])`."""
+    if isinstance(item.value, Undefined):
+        return str(item.value)
+    ends = item.interval
+    said = f", BCa [{ends.low:.2f}, {ends.high:.2f}]" if isinstance(ends, Interval) else ", no interval"
+    return f"{item.value:.3f} (p {item.p:.3g}{said})"
+
+
+_COLUMNS = ("cofi_f", "cofi_a", "cofi_g", "chess_f", "recovery", "forget_before", "delta_f", "b_gap")
+
+
+def rows_of_table(path: str | Path) -> list[CorrelationRow]:
+    """Checkpoints of a CSV or Parquet table; an empty cell is not measured. Raises InputError."""
+    path = Path(path)
+    table = read_table(path)
+    if "checkpoint" not in table.columns or not set(_COLUMNS) & set(table.columns):
+        raise InputError(
+            str(path),
+            f"columns {', '.join(map(str, table.columns[:5]))}",
+            f"checkpoint and some of {', '.join(_COLUMNS)}",
+            "rename the columns",
+        )
+    return [
+        CorrelationRow(
+            checkpoint=str(row["checkpoint"]),
+            class_name=str(row.get("class", "")),
+            **{name: _number(row, name, f"{path}, row {place}") for name in _COLUMNS},
+        )
+        for place, row in enumerate(table.to_dict("records"), start=1)
+    ]
+
+
+def _number(row: Mapping[Any, Any], name: str, where: str) -> float | None:
+    value = row.get(name, "")
+    if value is None or str(value).strip() in ("", "nan"):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{where}, {name}", f"{value!r}", "a number or nothing", "correct this row")
+    return number

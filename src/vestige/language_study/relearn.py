@@ -1,0 +1,352 @@
+"""From models and texts to the record of relearning: every checkpoint scored, attacked, scored again."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+import vestige
+from vestige.attacks.relearn_records import (
+    CheckpointRelearning,
+    RelearnRecord,
+    RelearnSettings,
+    RoleChange,
+    ScoreChange,
+    reading_of,
+)
+from vestige.attacks.relearning import attack_weights, budget_sha256, token_log_probs
+from vestige.contracts import Interval, Undefined
+from vestige.data.corpora import Role
+from vestige.errors import Diverged, InputError
+from vestige.files import writable_folder, write_text
+from vestige.footprint.questions import answer
+from vestige.footprint.run import Quiet, Watcher
+from vestige.language_study.budget import (
+    ROLES,
+    Budget,
+    QuestionFile,
+    Scored,
+    Source,
+    budget_of,
+    question_files,
+    read_texts,
+)
+from vestige.models.adapters import is_adapter
+from vestige.models.causal_lm import LanguageModel, check_comparable, load_language_model
+from vestige.seeds import digest
+from vestige.statistics import DRAWS, ROW_SEEDS, bootstrap_rows, estimate, mean_of
+from vestige.training.steps import Hooks
+
+__all__ = ["relearn"]
+
+_SEEDS: Mapping[Role, int] = {
+    "forget": ROW_SEEDS["F"],
+    "adjacent": ROW_SEEDS["G"],
+    "generic": ROW_SEEDS["R"],
+}
+Part = Literal["base", "unlearned", "oracle"]
+
+
+def relearn(
+    *,
+    base: str | Path | LanguageModel,
+    models: Mapping[str, str | Path | LanguageModel],
+    forget: Mapping[str, Source],
+    adjacent: Mapping[str, Source] | None = None,
+    generic: Mapping[str, Source] | None = None,
+    oracle: str | Path | LanguageModel | None = None,
+    questions: Mapping[str, str | Path] | Sequence[QuestionFile] | None = None,
+    settings: RelearnSettings | None = None,
+    out: str | Path | None = None,
+    name: str = "relearning",
+    device: str | None = None,
+    four_bit: bool = False,
+    watcher: Watcher | None = None,
+) -> RelearnRecord:
+    """Relearning of the base, every model and the oracle on the same forgotten text; writes relearn.json.
+
+    models: label -> model or adapter on the base. forget, adjacent, generic: name -> file or corpus.
+    questions: name of a corpus, role or role:name -> file. out: finished checkpoints are kept there, and the
+    same call goes on where it was interrupted. Raises InputError in one line.
+    """
+    settings, watcher = settings or RelearnSettings(), watcher or Quiet()
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if not forget:
+        raise InputError("--forget", "no text", "at least one file", "give --forget NAME=FILE")
+    if not models and oracle is None:
+        raise InputError("--model", "no model", "at least one", "give --model LABEL=DIR")
+    texts = read_texts({"forget": forget, "adjacent": adjacent or {}, "generic": generic or {}})
+    asked = (
+        question_files(questions, {corpus.name: corpus.role for corpus in texts})
+        if isinstance(questions, Mapping)
+        else list(questions or ())
+    )
+    folder = writable_folder(Path(out)) if out is not None else None
+    watcher.stage("reading the base")
+    first = _opened(base, settings, None, "base", device, four_bit)
+    if not first.weight_change:
+        raise InputError("--base", "a prompt encoder", "a model with weights of its own", "name the base")
+    budget = budget_of(texts, asked, first.tokenizer, settings)
+    steps = min(settings.max_steps, settings.epochs * math.ceil(len(budget.rows) / settings.batch_size))
+    parts: list[tuple[str, Part, Callable[[], LanguageModel]]] = [("base", "base", lambda: first)]
+    for label, source in models.items():
+        parts.append(
+            (
+                label,
+                "unlearned",
+                lambda source=source, label=label: _opened(  # type: ignore[misc]
+                    source, settings, first, label, device, four_bit
+                ),
+            )
+        )
+    if oracle is not None:
+        parts.append(
+            ("oracle", "oracle", lambda: _opened(oracle, settings, first, "oracle", device, four_bit))
+        )
+    if len({label for label, _, _ in parts}) < len(parts):
+        raise InputError(
+            "--model", "a label twice", "one label a model", "write LABEL=MODEL; base and oracle are taken"
+        )
+    watcher.total = float(steps * len(parts))
+    watcher.say(f"{len(parts)} checkpoints, {steps} steps each on {len(budget.rows)} sequences")
+    found = []
+    for label, part, opened in parts:
+        watcher.stage(f"relearning: {label}")
+        found.append(_checkpoint(label, part, opened(), first, budget, settings, steps, folder, watcher))
+    retrained = next((item for item in found if item.role == "oracle"), None)
+    record = RelearnRecord(
+        name=name,
+        settings=settings,
+        steps=steps,
+        texts=tuple(budget.texts),
+        checkpoints=tuple(_beyond(item, retrained) for item in found),
+        budget_sha256=budget_sha256(budget.rows, settings),
+        draws=DRAWS,
+        condition=(
+            f"one attack a checkpoint, seed {settings.seed}; intervals: bootstrap over questions or "
+            "sequences, no training variance"
+        ),
+        caveats=tuple(_caveats(budget, found)),
+        provenance={"vestige": vestige.__version__, "torch": torch.__version__, "device": device},
+    )
+    if folder is not None:
+        write_text(folder / "relearn.json", record.to_json() + "\n")
+    return record
+
+
+def _opened(
+    source: str | Path | LanguageModel,
+    settings: RelearnSettings,
+    base: LanguageModel | None,
+    label: str,
+    device: str,
+    four_bit: bool,
+) -> LanguageModel:
+    if isinstance(source, LanguageModel):
+        return source
+    adapter = is_adapter(str(source))
+    model = load_language_model(
+        str(source),
+        dtype=settings.dtype,
+        base=base,
+        label=label,
+        device=device,
+        four_bit=four_bit and not adapter,
+    )
+    if base is not None:
+        check_comparable(base, model)
+    return model
+
+
+def _checkpoint(
+    label: str,
+    part: Part,
+    model: LanguageModel,
+    base: LanguageModel,
+    budget: Budget,
+    settings: RelearnSettings,
+    steps: int,
+    folder: Path | None,
+    watcher: Watcher,
+) -> CheckpointRelearning:
+    key = digest(
+        "relearned checkpoint",
+        label,
+        part,
+        model.record.sha256,
+        model.record.virtual_tokens,
+        budget_sha256(budget.rows, settings),
+        *[
+            value
+            for item in budget.scored
+            for value in (
+                item.name,
+                item.role,
+                [row.ids for row in item.rows],
+                [(question.prompt, question.options, question.answer) for question in item.questions],
+            )
+        ],
+    )[:16]
+    kept = folder / "checkpoints" / f"{key}.json" if folder is not None else None
+    if kept is not None and (found := _stored(kept)) is not None:
+        watcher.advance(float(steps))
+        return found
+    if not model.weight_change:
+        watcher.advance(float(steps))
+        return CheckpointRelearning(
+            label=label,
+            role=part,
+            model=model.record,
+            reading=Undefined(undefined="not attacked"),
+            failed=Undefined(undefined="a prompt encoder: without its prompt it is the base"),
+        )
+    began = time.monotonic()
+    work = _copied(model)
+    before = _values(work, model.tokenizer, budget)
+    training = folder / "training" / key if folder is not None else None
+    hooks = Hooks(progress=lambda step, of, loss: watcher.advance(1.0))
+    try:
+        adapted, trained, log = attack_weights(
+            work, budget.rows, settings, folder=training, hooks=hooks, identity=model.record.sha256
+        )
+    except Diverged as error:
+        return CheckpointRelearning(
+            label=label,
+            role=part,
+            model=model.record,
+            reading=Undefined(undefined="the attack diverged"),
+            failed=Undefined(undefined=str(error)),
+        )
+    after = _values(adapted, model.tokenizer, budget)
+    scores = tuple(
+        _change(item, first, second) for item, first, second in zip(budget.scored, before, after, strict=True)
+    )
+    roles = tuple(_roles(scores))
+    by_role = {item.role: item for item in roles}
+    record = CheckpointRelearning(
+        label=label,
+        role=part,
+        model=model.record,
+        scores=scores,
+        roles=roles,
+        reading=reading_of(by_role.get("forget"), by_role.get("generic")),
+        steps=trained.steps,
+        rows_seen=trained.rows_seen,
+        losses=tuple(_epoch_losses(log)),
+        weights_sha256=trained.weights_sha256,
+        seconds=round(time.monotonic() - began, 3),
+    )
+    if kept is not None:
+        write_text(kept, record.to_json() + "\n")
+        if training is not None:
+            shutil.rmtree(training, ignore_errors=True)
+    return record
+
+
+def _copied(model: LanguageModel) -> nn.Module:
+    """The checkpoint's weights to be trained: a copy, so that the model itself stays."""
+    import copy
+
+    return copy.deepcopy(model.model)
+
+
+def _stored(path: Path) -> CheckpointRelearning | None:
+    try:
+        return CheckpointRelearning.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValidationError, ValueError):
+        return None
+
+
+def _values(model: nn.Module, tokenizer: Any, budget: Budget) -> list[list[float]]:
+    """For each scored item: correctness of each question, or mean log p of each sequence."""
+    return [
+        [float(right) for right in answer(model, tokenizer, item.questions).correct]
+        if item.questions
+        else token_log_probs(model, item.rows)
+        for item in budget.scored
+    ]
+
+
+def _change(item: Scored, before: Sequence[float], after: Sequence[float]) -> ScoreChange:
+    asked = bool(item.questions)
+    first, second = ([value if asked else math.exp(value) for value in values] for values in (before, after))
+    moved = mean_of([b - a for a, b in zip(first, second, strict=True)])
+    result = bootstrap_rows({"change": moved}, seed=_SEEDS[item.role])["change"]
+    return ScoreChange(
+        name=item.name,
+        role=item.role,
+        kind="accuracy" if asked else "token probability",
+        items=len(first),
+        before=_mean(first),
+        after=_mean(second),
+        change=estimate(result, condition="one attack of one checkpoint"),
+        chance=_mean([1 / len(question.options) for question in item.questions]) if asked else None,
+        log_before=None if asked else _mean(before),
+        log_after=None if asked else _mean(after),
+    )
+
+
+def _roles(scores: Sequence[ScoreChange]) -> Iterator[RoleChange]:
+    """Plain means over topics; of a role with questions the questions alone."""
+    for role in ROLES:
+        own = [item for item in scores if item.role == role]
+        own = [item for item in own if item.kind == "accuracy"] or own
+        if not own:
+            continue
+        change = _mean([item.after - item.before for item in own])
+        halves_ = [
+            (item.change.row.high - item.change.row.low) / 2
+            for item in own
+            if isinstance(item.change.row, Interval)
+        ]
+        half = math.sqrt(math.fsum(value**2 for value in halves_)) / len(own)
+        alone = own[0].change.row if len(own) == 1 else None
+        if isinstance(alone, Interval):
+            low, high = alone.low, alone.high
+        else:
+            low, high = change - half, change + half
+        none = Undefined(undefined="no interval of one of its topics")
+        known = len(halves_) == len(own)
+        yield RoleChange(
+            role=role,
+            before=_mean([item.before for item in own]),
+            after=_mean([item.after for item in own]),
+            change=change,
+            low=low if known else none,
+            high=high if known else none,
+        )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _epoch_losses(log: Sequence[Mapping[str, Any]]) -> Iterator[float]:
+    for epoch in dict.fromkeys(entry["epoch"] for entry in log):
+        yield _mean([float(entry["loss"]) for entry in log if entry["epoch"] == epoch])
+
+
+def _beyond(item: CheckpointRelearning, oracle: CheckpointRelearning | None) -> CheckpointRelearning:
+    """The checkpoint with its change beyond the oracle's."""
+    own = item.change("forget")
+    theirs = oracle.change("forget") if oracle is not None else None
+    if own is None or theirs is None or item.role == "oracle":
+        return item
+    return item.model_copy(update={"beyond_oracle": own.change - theirs.change})
+
+
+def _caveats(budget: Budget, found: Sequence[CheckpointRelearning]) -> Iterator[str]:
+    yield "a checkpoint that does not return under this budget may return under another"
+    yield from budget.caveats
+    kinds = {item.role: item.questions != () for item in budget.scored}
+    if len({kinds[role] for role in kinds}) > 1:
+        yield "accuracy of some roles, token probability of others: their changes are not in one unit"
+    yield from (f"{item.label}: {item.failed.undefined}" for item in found if item.failed is not None)
