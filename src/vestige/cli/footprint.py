@@ -228,6 +228,7 @@ def labelled(values: list[str]) -> dict[str, str]:
 
 def print_footprint(record: FootprintRecord) -> None:
     """The first line of each checkpoint, the table of shifts, classes and caveats, on standard output."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from vestige.cli.console import output, paragraph
@@ -239,11 +240,19 @@ def print_footprint(record: FootprintRecord) -> None:
     table = Table(
         title=f"{record.name}: shift of {record.parameters:,} weights in {record.layers} layers",
         title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
-    for text in HEADER:
-        table.add_column(text, overflow="fold")
-    for row in corpus_rows(record):
-        table.add_row(*row)
+    table.add_column("corpus", overflow="fold")
+    for text in HEADER[3:]:
+        table.add_column(text, overflow="fold", justify="right")
+    label = ""
+    for own, corpus, role, *cells in corpus_rows(record):
+        if own != label:
+            table.add_section()
+            table.add_row(own, *([""] * len(cells)), style="bold")
+            label = own
+        table.add_row(f"  {corpus}" + (f" ({role})" if role != corpus else ""), *cells)
     console.print(table)
     paragraph(console, f"±: t-based 95 % over subsets; {record.condition}.")
     for line in summary_lines(record):

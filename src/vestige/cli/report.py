@@ -166,10 +166,7 @@ def _footprints(
     target = writable_folder(out or (first.parent if first.is_file() else first))
     written = []
     if html or not formats:
-        texts = None
-        if show_text:
-            texts = {key: text for item in records for key, text in document_texts(item).items()}
-        extras = Extras(texts=texts)
+        extras = [Extras(texts=document_texts(item) if show_text else None) for item in records]
         written.append(write_footprint_report(records, target / "report.html", title=title, extras=extras))
     written += write_footprint_tables(records, target / "tables", formats)
     if as_json:

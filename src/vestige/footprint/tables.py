@@ -82,7 +82,7 @@ def _behaves(checkpoint: CheckpointFootprint) -> str:
         return "not tested"
     worst = max(known, key=lambda pair: abs(_number(pair[1].value)))
     ratio = 10 ** min(_number(worst[1].value), 300)
-    return f"perplexity x {ratio:.3g} at most ({worst[0]}), questions not tested"
+    return f"perplexity changes most on {worst[0]}, x {ratio:.3g}; questions not tested"
 
 
 def class_text(checkpoint: CheckpointFootprint) -> str:
@@ -100,7 +100,8 @@ def summary_lines(record: FootprintRecord) -> Iterator[str]:
         if isinstance(checkpoint.published, FootprintClass):
             gap = checkpoint.published.adjacency_gap
             rho = checkpoint.published.globality
-            yield f"  adjacency gap {_plain(gap)}, globality {_plain(rho)}"
+            said = _plain(gap) if isinstance(gap, Undefined) else f"{gap:+.2f}"
+            yield f"  adjacency gap {said}, globality {_plain(rho)}"
             for line in (*checkpoint.published.undetermined, *checkpoint.published.flags):
                 yield f"  {line}"
         calibrated = checkpoint.calibrated
@@ -146,7 +147,7 @@ def _cells(corpus: CorpusFootprint) -> tuple[str, ...]:
         shift_text(corpus.fisher),
         shift_text(corpus.hessian),
         shift_text(corpus.hessian_floor),
-        "–" if isinstance(ratio, Undefined) else shift_text(ratio.log10_ratio),
+        "–" if isinstance(ratio, Undefined) else ratio_text(ratio.log10_ratio),
         "–" if isinstance(share, Undefined) else f"{share.base:.1%} / {share.after:.1%}",
     )
 
@@ -157,6 +158,15 @@ def shift_text(shift: Shift) -> str:
         return "–"
     half = "" if isinstance(shift.half_width, Undefined) else f" ± {shift.half_width:.2g}"
     return f"{shift.value:.3g}{half}"
+
+
+def ratio_text(shift: Shift) -> str:
+    """A log10 ratio with its half-width, two decimals, a dash where there is none."""
+    if isinstance(shift.value, Undefined):
+        return "–"
+    half = "" if isinstance(shift.half_width, Undefined) else f" ± {shift.half_width:.2f}"
+    value = f"{shift.value:+.2f}"
+    return ("0.00" if float(value) == 0 else value) + half
 
 
 def _number(value: float | Undefined) -> float:

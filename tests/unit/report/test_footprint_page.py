@@ -77,7 +77,7 @@ def test_every_value_has_its_interval_floor_and_reason(page: str) -> None:
     assert "t-based, 95 %, over 3 subsets of 200 units, seed 17" in text
     assert "no training variance" in text
     assert "two probe seeds, base" in text
-    assert "99.7\u00a0%, 98.1\u00a0%" in text
+    assert "99.7 %, 98.1 %" in text
     assert "+0.30 ± 0.02" in text
 
 
@@ -185,7 +185,7 @@ def test_recovery_is_drawn_where_there_are_rows() -> None:
     extras = Extras(
         regimes=rows, returns={"RMU": "27 points come back"}, tested=frozenset({"recovery by relearning"})
     )
-    text = words(render_footprints([record(checkpoint("RMU", dict.fromkeys(ROLES, 0.0)))], extras=extras))
+    text = words(render_footprints([record(checkpoint("RMU", dict.fromkeys(ROLES, 0.0)))], extras=[extras]))
     assert "RMU (partially-localized): shift 7.00 %, recovery +27.0 points" in text
     assert "returns? 27 points come back" in text
     assert "a broken model being repaired" in text

@@ -23,7 +23,6 @@ __all__ = ["MOST_PARTS", "render_footprints", "write_footprint_report"]
 
 MOST_PARTS = 16
 """Of more records than this, the page shows the overview alone."""
-NO_EXTRAS = Extras()
 
 _WORDS = (
     (
@@ -73,7 +72,7 @@ class _Part:
 
 
 def write_footprint_report(
-    records: Sequence[FootprintRecord], path: Path, *, title: str = "", extras: Extras = NO_EXTRAS
+    records: Sequence[FootprintRecord], path: Path, *, title: str = "", extras: Sequence[Extras] = ()
 ) -> Path:
     """Write the page for these records to `path` and return it. Raises InputError without a record."""
     write_text(path, render_footprints(records, title=title, extras=extras))
@@ -81,15 +80,17 @@ def write_footprint_report(
 
 
 def render_footprints(
-    records: Sequence[FootprintRecord], *, title: str = "", extras: Extras = NO_EXTRAS
+    records: Sequence[FootprintRecord], *, title: str = "", extras: Sequence[Extras] = ()
 ) -> str:
-    """The page as text; the same records give the same page. Raises InputError without a record."""
+    """The page as text; the same records give the same page. extras: one a record, or none. Raises InputError
+    without a record."""
     if not records:
         raise InputError("report", "no footprint", "at least one", "run vestige footprint first")
     one = len(records) == 1
+    beside = list(extras) or [Extras()] * len(records)
     name = title or (records[0].name if one else "What unlearning moved")
     if one:
-        first, parts = footprint_sections(records[0], extras, key="f1"), []
+        first, parts = footprint_sections(records[0], beside[0], key="f1"), []
     else:
         first = overview(records)
         parts = [
@@ -97,7 +98,7 @@ def render_footprints(
                 f"f{place}",
                 short(f"{record.name}: {record.base.label}", 90),
                 _facts(record),
-                footprint_sections(record, extras, key=f"f{place}"),
+                footprint_sections(record, beside[place - 1], key=f"f{place}"),
             )
             for place, record in enumerate(records, start=1)
             if len(records) <= MOST_PARTS
