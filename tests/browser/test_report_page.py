@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 from tests.assessments import assessment, comparison, estimate, unlearned
+from tests.footprints import calibrated, checkpoint, record
 
 from vestige.contracts import Undefined
+from vestige.footprint.records import FootprintSettings
+from vestige.report.footprint.page import write_footprint_report
 from vestige.report.html import write_report
 
 pytestmark = pytest.mark.browser
@@ -39,7 +42,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One page of usual records and one of the awkward ones."""
+    """One page of usual records, one of awkward ones, one of a footprint, one of two with long names."""
     folder = tmp_path_factory.mktemp("pages")
     none = Undefined(undefined="no retrained model")
     usual = [
@@ -63,7 +66,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             caveats=("z" * 400,),
         )
     ]
+    measured = record(checkpoint("RMU", calibrated=calibrated()), settings=FootprintSettings(calibrate=True))
+    long = {f"{role}_{'corpus' * 12}": role for role in ("forget", "adjacent", "generic")}
+    shifts = dict(zip(long, (30.0, 8.0, 0.4), strict=True))
+    several = [
+        record(checkpoint("m" * 200, shifts, roles=long), name="n" * 300),
+        record(checkpoint("m" * 200 + "+noise", shifts, roles=long, half=9.0)),
+    ]
     return {
+        "footprint": write_footprint_report([measured], folder / "footprint.html"),
+        "footprints": write_footprint_report(several, folder / "footprints.html"),
         "usual": write_report(usual, folder / "usual.html"),
         "awkward": write_report(awkward, folder / "awkward.html"),
     }
@@ -71,7 +83,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", ["usual", "awkward"])
+@pytest.mark.parametrize("name", ["usual", "awkward", "footprint", "footprints"])
 def test_it_fits_and_is_silent(
     browser: Any, pages: dict[str, Path], name: str, width: int, scheme: str
 ) -> None:
@@ -99,9 +111,12 @@ def test_it_fits_and_is_silent(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_background(browser: Any, pages: dict[str, Path], scheme: str) -> None:
+@pytest.mark.parametrize("name", ["usual", "footprint"])
+def test_text_stands_out_from_its_background(
+    browser: Any, pages: dict[str, Path], name: str, scheme: str
+) -> None:
     page = browser.new_page(color_scheme=scheme)
-    page.goto(pages["usual"].as_uri())
+    page.goto(pages[name].as_uri())
     ratios = page.evaluate(
         """() => {
             const shade = text => {
