@@ -1,11 +1,11 @@
-"""The footprint on a real model: SmolLM2-135M as it is, with weight noise, after LoRA gradient ascent on TOFU.
+"""The footprint on a real model: SmolLM2-135M as it is, with weight noise, after gradient ascent on TOFU.
 
 Makes the checkpoints below OUT (those that are there are kept), then prints the command that measures them.
 
     python benchmarks/footprint_smollm2.py OUT --tofu FOLDER [--rate 3e-4] [--threads 1]
 
-FOLDER holds forget10.jsonl. Noise is gaussian, 2 % of each target matrix's standard deviation. Gradient ascent:
-LoRA of rank 16 on the seven projections, batches of 4 rows, 8 and 24 steps.
+FOLDER holds forget10.jsonl. Noise: gaussian, 2 % of each target matrix's standard deviation. Gradient ascent: LoRA
+of rank 16 on the seven projections, batches of 4 rows, 8 and 24 steps.
 """
 
 from __future__ import annotations
