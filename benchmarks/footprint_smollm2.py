@@ -4,8 +4,8 @@ Makes the checkpoints below OUT (those that are there are kept), then prints the
 
     python benchmarks/footprint_smollm2.py OUT --tofu FOLDER [--rate 3e-4] [--threads 1]
 
-FOLDER holds forget10.jsonl. Noise: gaussian, 2 % of each target matrix's standard deviation. Gradient ascent: LoRA
-of rank 16 on the seven projections, batches of 4 rows, 8 and 24 steps.
+FOLDER holds forget10.jsonl. Noise: gaussian, 2 % of each target matrix's standard deviation. Ascent: LoRA of
+rank 16 on the seven projections, batches of 4 rows, 8 and 24 steps.
 """
 
 from __future__ import annotations
