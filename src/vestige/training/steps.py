@@ -15,7 +15,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from vestige.contracts import Record
 from vestige.errors import Diverged, InputError, Interrupted
 from vestige.models.trainable import seeded
 from vestige.seeds import digest, stable_seed
@@ -28,6 +27,7 @@ from vestige.training.checkpoint import (
     save_checkpoint,
 )
 from vestige.training.losses import finite
+from vestige.training.record import TrainingRecord
 
 __all__ = [
     "Hooks",
@@ -40,25 +40,6 @@ __all__ = [
     "run_job",
     "weights_sha256",
 ]
-
-
-class TrainingRecord(Record):
-    """What a training run did. seconds: wall clock of all its parts, resumed ones included."""
-
-    kind: Literal["task", "unlearning", "adaptation", "language"]
-    steps: int
-    epochs: int
-    forget_rows: int
-    retain_rows: int
-    rows_seen: int
-    tokens_seen: int
-    seconds: float
-    resumed_at: tuple[int, ...] = ()
-    threads: int
-    torch: str
-    seed: int
-    weights_sha256: str
-    final_loss: float
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,110 @@
+"""Trained language models in a folder from which alone a new process reloads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from vestige.errors import InputError
+from vestige.files import write_text
+from vestige.models.adapters import CONFIG, PromptedLM, save_prompted
+from vestige.models.backbones import quiet_loading
+from vestige.models.lm_record import LanguageModelRecord
+
+__all__ = ["UNFINISHED", "NamedBase", "base_place", "named_base", "refuse_unfinished", "save_trained"]
+
+UNFINISHED = "unfinished.json"
+"""Lies in a folder until everything in it is complete."""
+
+OWN = "base.json"
+PARTIAL = ".partial"
+
+
+@dataclass(frozen=True)
+class NamedBase:
+    """Where an adapter's base is, and the sha256 of its float32 weights ("" where it was not noted)."""
+
+    location: str
+    sha256: str
+
+
+def base_place(record: LanguageModelRecord) -> str:
+    """The name under which another process, in any folder, finds the model of this record."""
+    return str(Path(record.location).resolve()) if record.kind in ("folder", "file") else record.location
+
+
+def named_base(name: str) -> NamedBase | None:
+    """What an adapter folder says of its base; a relative name is looked for inside the folder first."""
+    folder = Path(name)
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    location = config.get("base_model_name_or_path")
+    if not location or location == "None":
+        return None
+    if not Path(location).is_absolute() and (folder / location).is_dir():
+        return NamedBase(str(folder / location), "")
+    try:
+        noted = json.loads((folder / OWN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        noted = {}
+    return NamedBase(str(location), str(noted.get("sha256", "")))
+
+
+def refuse_unfinished(name: str) -> None:
+    """Raise InputError for a folder whose making was interrupted."""
+    if (Path(name) / UNFINISHED).is_file():
+        raise InputError(
+            f"model '{name}'",
+            f"an unfinished checkpoint ({UNFINISHED} lies in it)",
+            "one that was finished",
+            "run the command that makes it again: it goes on where it stopped",
+        )
+
+
+def save_trained(
+    model: nn.Module, tokenizer: Any, folder: Path, *, base: LanguageModelRecord, whole: bool
+) -> tuple[str, ...]:
+    """Write the trained model and its tokenizer into `folder`; returns the files' names.
+
+    A peft model with LoRA is written as an adapter that names its base, or (`whole`) merged, and is given up
+    for that; a prompt encoder with its base beside it; any other model whole. Written beside, then renamed:
+    a kill leaves no half file under a real name.
+    """
+    partial = folder / PARTIAL
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    adapted: Any = model
+    with quiet_loading(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if isinstance(model, PromptedLM):
+            save_prompted(model, tokenizer, partial)
+        elif hasattr(adapted, "merge_and_unload") and not whole:
+            adapted.peft_config["default"].base_model_name_or_path = base_place(base)
+            adapted.save_pretrained(str(partial))
+            write_text(partial / OWN, json.dumps({"label": base.label, "sha256": base.sha256}))
+        else:
+            plain = adapted.merge_and_unload() if hasattr(adapted, "merge_and_unload") else adapted
+            plain.save_pretrained(str(partial))
+        tokenizer.save_pretrained(str(partial))
+    (partial / "README.md").unlink(missing_ok=True)  # peft's empty model card
+    names = tuple(sorted(str(path.relative_to(partial)) for path in partial.rglob("*") if path.is_file()))
+    for path in sorted(partial.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as handle:
+                os.fsync(handle.fileno())
+    for path in sorted(partial.iterdir()):
+        target = folder / path.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        path.replace(target)
+    partial.rmdir()
+    return names

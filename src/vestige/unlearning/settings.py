@@ -1,0 +1,86 @@
+"""Presets and settings of methods for language models, from what a user wrote. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from vestige.contracts import Objective, Record
+from vestige.errors import InputError, did_you_mean, shown
+from vestige.language import TRIAGE, LanguageSettings, LoraSettings
+from vestige.methods import METHODS
+
+__all__ = ["PRESETS", "chosen", "language_method", "parsed", "settings_of"]
+
+PRESETS = ("default", "triage")
+R = TypeVar("R", bound=Record)
+
+
+def language_method(name: str) -> Objective:
+    """The registered method of this name that trains language models. Raises InputError."""
+    method = METHODS.get(name)
+    if method.language is None:
+        known = [item.name for item in METHODS if item.language is not None]
+        raise InputError(
+            f"method '{name}'",
+            "a method for decision models alone",
+            "one that trains causal language models",
+            f"known: {', '.join(known)}",
+        )
+    return method
+
+
+def settings_of(method: Objective, preset: str, values: Mapping[str, Any]) -> LanguageSettings:
+    """The method's settings under a preset, with single values in their place. Raises InputError."""
+    assert method.language is not None
+    if preset not in PRESETS:
+        raise InputError(
+            "preset", shown(preset), f"one of {', '.join(PRESETS)}", did_you_mean(preset, PRESETS)
+        )
+    start = {**TRIAGE, **method.language.triage} if preset == "triage" else {}
+    return chosen(method.language.settings, start, values)
+
+
+def chosen(kind: type[R], start: Mapping[str, Any], values: Mapping[str, Any]) -> R:
+    """Settings of `kind`: its defaults, `start` over them, `values` over both; `lora.rank` reaches inside."""
+    merged: dict[str, Any] = dict(start)
+    for key, value in values.items():
+        name, dot, inner = key.partition(".")
+        known = LoraSettings.model_fields if dot and name == "lora" else kind.model_fields
+        wrong = inner if dot and name == "lora" else key
+        if wrong not in known:
+            raise InputError(
+                f"setting {shown(key)}", "no such setting", "a setting", did_you_mean(wrong, known)
+            )
+        if dot:
+            own = merged.get(name, kind.model_fields[name].default)
+            own = own.model_dump() if isinstance(own, Record) else (own or {})
+            merged[name] = {**own, inner: value}
+        else:
+            merged[name] = value
+    try:
+        return kind(**merged)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"setting '{place}'", shown(str(first["input"])), first["msg"], "see the documentation of methods"
+        ) from None
+
+
+def parsed(pairs: list[str]) -> dict[str, Any]:
+    """`key=value` texts as values, read as YAML: numbers, true, null, lists, or text. Raises InputError."""
+    import yaml
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, mark, text = pair.partition("=")
+        if not mark or not key:
+            raise InputError("--set", shown(pair), "key=value", "for example --set beta=0.2")
+        try:
+            found[key.strip()] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise InputError("--set", shown(pair), "key=value", "quote the value") from None
+    return found
