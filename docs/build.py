@@ -43,10 +43,39 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def methods() -> str:
     """One row a registered method."""
-    header = ("name", "method", "loss", "role", "source", "deviations")
+    header = ("name", "method", "models", "loss", "role", "source", "deviations")
     rows = [
-        (f"`{item.name}`", item.title, f"`{item.formula}`", item.role, item.source, item.deviations)
+        (
+            f"`{item.name}`",
+            item.title,
+            ", ".join(item.models),
+            f"`{item.formula}`",
+            item.role,
+            item.source,
+            item.deviations,
+        )
         for item in METHODS
+    ]
+    return table(header, rows)
+
+
+def language_methods() -> str:
+    """One row a method that trains causal language models, with what preset `triage` sets."""
+    header = ("name", "method", "loss", "preset `triage`", "source", "deviations")
+    rows = [
+        (
+            f"`{item.name}`",
+            item.title,
+            f"`{item.formula}`",
+            ", ".join(
+                f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+                for key, value in use.triage.items()
+            ),
+            item.source,
+            item.deviations,
+        )
+        for item in METHODS
+        if (use := item.language) is not None
     ]
     return table(header, rows)
 
@@ -307,6 +336,7 @@ def parts() -> dict[str, Callable[[], str]]:
     """Name of each generated part -> what makes it."""
     made: dict[str, Callable[[], str]] = {
         "methods": methods,
+        "language methods": language_methods,
         "attacks": attacks,
         "metrics": metrics,
         "seed metrics": seed_metrics,
