@@ -40,7 +40,7 @@ def forget_term(batch: SequenceBatch, settings: ATUSettings, predictor: nn.Modul
 
     assert batch.hidden is not None
     assert batch.hidden_mask is not None
-    predicted = predictor(pooled(batch.hidden.float(), batch.hidden_mask))
+    predicted = predictor(pooled(batch.hidden, batch.hidden_mask))
     return cosine_gate(predicted, concept, settings.threshold)
 
 

@@ -107,6 +107,6 @@ def _states(session: Session, rows: list[LanguageRow]) -> Tensor:
             batch = scorer.batch([rows[i] for i in part], frozenset({"hidden"}))
             assert batch.hidden is not None
             assert batch.hidden_mask is not None
-            for i, vector in zip(part, pooled(batch.hidden.float(), batch.hidden_mask), strict=True):
+            for i, vector in zip(part, pooled(batch.hidden, batch.hidden_mask), strict=True):
                 found[i] = vector
     return torch.stack([vector for vector in found if vector is not None])

@@ -26,6 +26,7 @@ __all__ = [
     "pooled",
     "sequence_mean",
     "simnpo",
+    "wide",
 ]
 
 
@@ -81,9 +82,9 @@ def hidden_mse(hidden: Tensor, target: Tensor, mask: Tensor) -> Tensor:
     """Mean over rows of the mean squared difference at a row's real tokens.
 
     hidden (n, L, d); target (n, L, d), or (d,) for all tokens alike; mask (n, L), True at real tokens, at
-    least one a row. Scalar in [0, inf).
+    least one a row. Scalar in [0, inf), in float32 or better.
     """
-    squares = (hidden - target).square().mean(-1).masked_fill(~mask, 0.0)
+    squares = (wide(hidden) - target).square().mean(-1).masked_fill(~mask, 0.0)
     return (squares.sum(-1) / mask.sum(-1)).mean()
 
 
@@ -133,7 +134,7 @@ def argmax_nll(log_probs: Tensor, ref_logits: Tensor) -> Tensor:
 
 def pooled(hidden: Tensor, mask: Tensor) -> Tensor:
     """Mean of a sequence's states over its real tokens, (n, L, d) and (n, L) bool to (n, d)."""
-    kept = hidden.masked_fill(~mask[..., None], 0.0)
+    kept = wide(hidden).masked_fill(~mask[..., None], 0.0)
     return kept.sum(1) / mask.sum(-1, keepdim=True)
 
 
@@ -148,6 +149,11 @@ def cosine_gate(predicted: Tensor, concept: Tensor, threshold: float) -> Tensor:
     Spohn et al. 2025, "Align-then-Unlearn: Embedding Alignment for LLM Unlearning".
     """
     return relu(cosine_similarity(predicted, concept.expand_as(predicted), dim=-1) - threshold).mean()
+
+
+def wide(values: Tensor) -> Tensor:
+    """At least float32: squares, exponentials and sums of narrower numbers lose what they are about."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def finite(*values: Tensor) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from vestige.errors import InputError
 from vestige.models.projections import projection_layout
 from vestige.training.hidden import with_weights
+from vestige.training.losses import wide
 
 if TYPE_CHECKING:
     from vestige.data.language_rows import LanguageRows
@@ -31,7 +32,7 @@ def squared_gradients(
 
     batches: made one at a time, with gradient. Raises InputError for a loss that is not finite.
     """
-    sums = [torch.zeros_like(weight) for weight in weights]
+    sums = [torch.zeros_like(wide(weight.detach())) for weight in weights]
     tokens = 0
     for number, make in enumerate(batches, 1):
         scored = make().token_log_probs
@@ -40,7 +41,7 @@ def squared_gradients(
                 f"importances, batch {number}", "a loss that is not finite", "finite losses", "check the rows"
             )
         for total, gradient in zip(sums, torch.autograd.grad(-scored.mean(), weights), strict=True):
-            total.addcmul_(gradient, gradient, value=len(scored))
+            total.addcmul_(wide(gradient), wide(gradient), value=len(scored))
         tokens += len(scored)
     return [total / tokens for total in sums]
 
@@ -56,7 +57,7 @@ def weighted_split(weight: Tensor, importance: Tensor, rank: int, scaling: float
     U S V' is the rank-r singular value decomposition of diag(v) W, S divided by `scaling`;
     B = diag(1 / (v + 1e-5)) U sqrt(S), A = sqrt(S) V'. importance: v (out,). Cha et al. 2025, FILA.
     """
-    left, values, right = torch.linalg.svd(importance[:, None] * weight, full_matrices=False)
+    left, values, right = torch.linalg.svd(importance[:, None] * wide(weight), full_matrices=False)
     root = (values[:rank] / scaling).sqrt()
     return root[:, None] * right[:rank], (left[:, :rank] * root) / (importance[:, None] + FLOOR)
 
