@@ -424,13 +424,20 @@ def test_obliviates_tokens_are_said(ended: dict[str, tuple[Session, dict[str, An
     assert session.notes[0].startswith("sensitive tokens of topic 'bank': card (")
 
 
+def test_a_gate_that_stays_closed_is_said(made: Callable[..., Session]) -> None:
+    session = made("atu", threshold=0.99)
+    _, log = unlearn_language(session)
+    assert [entry["forget_loss"] for entry in log] == [0.0, 0.0]
+    assert session.notes[-1].startswith("warning: in 100 % of the steps no text came closer")
+
+
 def test_own_phases_are_recorded(ended: dict[str, tuple[Session, dict[str, Any]]]) -> None:
     (aligned,) = ended["atu"][0].phases
     assert aligned["phase"] == "alignment"
     assert aligned["steps"] == 6
     (tuned,) = ended["spul"][0].phases
     assert tuned["steps"] == 2
-    assert tuned["last_loss"] < 0.98 * tuned["first_loss"] or tuned["steps"] < 10
+    assert tuned["first_loss"] > 0
 
 
 def test_filas_base_loses_what_its_adapters_start_with(made: Callable[..., Session]) -> None:

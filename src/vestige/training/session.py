@@ -271,6 +271,8 @@ def unlearn_language(
     if selection is not None:
         session.notes.append(selection.restore())
         record = record.model_copy(update={"weights_sha256": weights_sha256(state)})
+    if use.conclude is not None:
+        use.conclude(session, log)
     return record, log
 
 
