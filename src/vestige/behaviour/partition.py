@@ -15,6 +15,7 @@ from vestige.errors import InputError, did_you_mean, first_five, shown
 from vestige.seeds import digest
 
 __all__ = [
+    "MMLU",
     "MMLU_ADJACENT",
     "MMLU_GENERIC",
     "Subject",

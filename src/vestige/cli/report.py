@@ -153,10 +153,11 @@ def _footprints(
 ) -> None:
     """Page and tables of footprints. Written to the folder itself, or beside several."""
     from vestige.files import writable_folder
+    from vestige.report.footprint.attached import extras_of
     from vestige.report.footprint.export import write_footprint_tables
+    from vestige.report.footprint.joined import beside
     from vestige.report.footprint.page import write_footprint_report
-    from vestige.report.footprint.reader import read_footprints
-    from vestige.report.footprint.sections import Extras
+    from vestige.report.footprint.reader import footprint_files, read_footprints
     from vestige.report.footprint.texts import document_texts
 
     if out is None and len(folders) > 1:
@@ -166,7 +167,10 @@ def _footprints(
     target = writable_folder(out or (first.parent if first.is_file() else first))
     written = []
     if html or not formats:
-        extras = [Extras(texts=document_texts(item) if show_text else None) for item in records]
+        extras = [
+            extras_of(item, beside(path), key=f"f{place}", texts=document_texts(item) if show_text else None)
+            for place, (item, path) in enumerate(zip(records, footprint_files(folders), strict=True), start=1)
+        ]
         written.append(write_footprint_report(records, target / "report.html", title=title, extras=extras))
     written += write_footprint_tables(records, target / "tables", formats)
     if as_json:

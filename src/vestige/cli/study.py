@@ -57,6 +57,13 @@ def run(
     threads: Threads = None,
     frozen: Frozen = None,
     reuse: Reuse = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option("--text", help="Of a language study: NAME=FILE in place of its source. Repeatable."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Of a language study: another model to start from.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the cells, what they share and the time; train nothing.")
     ] = False,
@@ -66,7 +73,21 @@ def run(
 
     Every model and table of probabilities is kept under a hash of all that changes its numbers; what is done
     is skipped, so the same command goes on after an interruption. Writes assessments/*.json and report.html.
+    A study with `kind: language` is of one causal language model: footprint, behaviour and relearning.
     """
+    from vestige.language_study.plan import language_source
+
+    if language_source(study) is not None:
+        from vestige.cli.language_study import run_language
+
+        _refuse(data=data, frozen=frozen, reuse=reuse, threads=threads)
+        run_language(
+            study, out=out, texts=text or [], model=model, scale=scale, dry_run=dry_run, as_json=as_json
+        )
+        return
+    for option, given in (("--text", text), ("--model", model)):
+        if given:
+            raise InputError(option, "a study of decision models", "a language study", f"leave {option} away")
     found = _study(study, data, scale, frozen)
     folder = out or _folder(found)
     if dry_run:
@@ -244,21 +265,39 @@ def show(
     ] = None,
 ) -> None:
     """Print a shipped study file, to copy and change; without a name, list them."""
+    from vestige.language_study.plan import load_language_study, shipped_language_studies
     from vestige.study.source import shipped_studies
     from vestige.study.sweep import load_study
 
-    shipped = shipped_studies()
+    shipped, language = shipped_studies(), shipped_language_studies()
+    if study in language:
+        typer.echo(language[study], nl=False)
+        return
     if study is None:
         for name in shipped:
             found = load_study(name)
             arms = f"; arms {', '.join(found.arms)}" if found.sweeps else ""
             typer.echo(f"{name} ({found.plan.stage}): {found.plan.about or found.plan.dataset.name}{arms}")
+        for name in language:
+            typer.echo(f"{name} (language model): {load_language_study(name).about}")
         return
     if study not in shipped:
         raise InputError(
-            f"shipped study '{study}'", "no such name", "a shipped study", did_you_mean(study, shipped)
+            f"shipped study '{study}'",
+            "no such name",
+            "a shipped study",
+            did_you_mean(study, [*shipped, *language]),
         )
     typer.echo(shipped[study], nl=False)
+
+
+def _refuse(**given: Any) -> None:
+    """Raise InputError for an option that a language study does not have."""
+    for name, value in given.items():
+        if value:
+            raise InputError(
+                f"--{name}", "a language study", "a study of decision models", f"leave --{name} away"
+            )
 
 
 def run_and_report(study: Study, folder: Path, execution: Execution) -> StudyRun:

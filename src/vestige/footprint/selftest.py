@@ -27,7 +27,13 @@ from vestige.data.corpora import Role, TokenSequence
 from vestige.files import write_text
 from vestige.footprint.calibration import Change as WeightChange
 from vestige.footprint.calibration import FisherOf, calibrate, changed_weights, random_change
-from vestige.footprint.fictitious import documents, everyday_sentences, fictitious_facts, vocabulary
+from vestige.footprint.fictitious import (
+    Facts,
+    documents,
+    everyday_sentences,
+    fictitious_facts,
+    vocabulary,
+)
 from vestige.footprint.fisher import Fisher, fisher_diagonal
 from vestige.footprint.hessian import hessian_diagonal
 from vestige.footprint.injection import Injection, InjectionSettings, inject
@@ -46,7 +52,7 @@ from vestige.models.projections import place, target_parameters
 from vestige.seeds import digest, stable_seed
 from vestige.training.language import FitSettings
 
-__all__ = ["SHORT", "SelfTestSettings", "broken_estimator", "selftest", "standard_estimator"]
+__all__ = ["SHORT", "SelfTestSettings", "broken_estimator", "selftest", "standard_estimator", "tiny_base"]
 
 ROLES: dict[str, Role] = {"F": "forget", "A": "adjacent", "G": "generic"}
 ANY_MOVED = ("undirected", "localized", "collateral", "undetermined")
@@ -222,16 +228,21 @@ def _one_seed(
     return cases, injection.gates
 
 
-def _taught(settings: SelfTestSettings, seed: int, tell: Callable[[str], None]) -> tuple[Injection, Any]:
-    """The tiny model with both adapters, and its tokenizer."""
+def tiny_base(settings: SelfTestSettings, seed: int) -> tuple[Any, Any, Facts, list[str]]:
+    """(model, tokenizer, facts to inject, everyday texts to keep): a tiny model that has met every name, in
+    sentences without any of the facts."""
     facts = fictitious_facts(seed, entities=settings.injection.entities, background=settings.background)
     people = [*facts.background, *facts.forget, *facts.adjacent]
     texts = documents(facts.background, seed) * 2 + everyday_sentences(settings.everyday, seed, "base")
     for text, person in zip(everyday_sentences(3 * len(people), seed, "mentions"), people * 3, strict=True):
-        # The base meets every name, in sentences without any of its facts.
         texts.append(" ".join([person.name, *text.split()[3:]]))
     base, tokenizer = train_tiny(texts, vocabulary(), settings.tiny, seed=seed)
-    keep = everyday_sentences(settings.everyday, seed, "base")[: settings.kept]
+    return base, tokenizer, facts, everyday_sentences(settings.everyday, seed, "base")[: settings.kept]
+
+
+def _taught(settings: SelfTestSettings, seed: int, tell: Callable[[str], None]) -> tuple[Injection, Any]:
+    """The tiny model with both adapters, and its tokenizer."""
+    base, tokenizer, facts, keep = tiny_base(settings, seed)
     found = inject(base, tokenizer, settings.injection, seed=seed, facts=facts, keep=keep, progress=tell)
     return found, tokenizer
 

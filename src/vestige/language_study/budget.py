@@ -9,11 +9,12 @@ from typing import Any, get_args
 
 from vestige.attacks.relearn_records import RelearnSettings, RelearnText
 from vestige.attacks.relearning import halves, refuse_shared
+from vestige.behaviour.partition import MMLU, Subject, read_partition
 from vestige.data.corpora import Corpus, Role, read_corpus
-from vestige.data.files import file_sha256
 from vestige.data.language_rows import LanguageRow, language_rows
-from vestige.data.questions import Asked, read_questions
+from vestige.data.questions import Asked
 from vestige.errors import InputError, did_you_mean
+from vestige.seeds import digest
 
 __all__ = ["ROLES", "Budget", "QuestionFile", "Scored", "Source", "budget_of", "question_files", "read_texts"]
 
@@ -51,23 +52,31 @@ class Budget:
     caveats: list[str] = field(default_factory=list)
 
 
-def question_files(values: Mapping[str, str | Path], corpora: Mapping[str, Role]) -> list[QuestionFile]:
-    """Files of multiple-choice questions by name: a corpus, a role, or `role:name`. Raises InputError."""
-    found = []
+def question_files(
+    values: Mapping[str, str | Path], corpora: Mapping[str, Role], *, per_subject: int | None = None
+) -> list[QuestionFile]:
+    """Multiple choice by topic. values: name of a corpus, `ROLE[:TOPIC[/SUBJECT]]` or `mmlu` -> file
+    or folder. per_subject: the first questions of a subject alone. Raises InputError."""
+    keys = {}
     for key, path in values.items():
-        head, mark, rest = key.partition(":")
-        if key in corpora:
-            role, name = corpora[key], key
-        elif head in ROLES:
-            role, name = head, rest if mark and rest else key
-        else:
-            known = [*corpora, *ROLES]
+        if key not in corpora and key.partition(":")[0] not in (*ROLES, MMLU):
+            known = [*corpora, *ROLES, MMLU]
             raise InputError(
-                "--questions", f"the name '{key}'", "a corpus, a role or ROLE:NAME", did_you_mean(key, known)
+                "--questions", f"the name '{key}'", "a corpus, ROLE:TOPIC or mmlu", did_you_mean(key, known)
             )
-        asked = tuple(read_questions(path))
-        found.append(QuestionFile(name=name, role=role, questions=asked, sha256=file_sha256(Path(path))))
-    return found
+        keys[f"{corpora[key]}:{key}" if key in corpora else key] = path
+    topics: dict[tuple[Role, str], list[Subject]] = {}
+    for subject in read_partition(keys, per_subject=per_subject):
+        topics.setdefault((subject.role, subject.topic), []).append(subject)
+    return [
+        QuestionFile(
+            name=topic,
+            role=role,
+            questions=tuple(question for subject in own for question in subject.questions),
+            sha256=own[0].sha256 if len(own) == 1 else digest(*[subject.content for subject in own]),
+        )
+        for (role, topic), own in topics.items()
+    ]
 
 
 def read_texts(sources: Mapping[Role, Mapping[str, Source]]) -> list[Corpus]:

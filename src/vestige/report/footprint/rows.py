@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from vestige.contracts import Undefined
 from vestige.footprint.records import CheckpointFootprint, CorpusFootprint, FootprintRecord, Shift
@@ -83,7 +84,7 @@ class CheckpointRow:
 @dataclass(frozen=True, kw_only=True)
 class RegimeRow:
     """A relearning attack on a checkpoint. cofi_forget: percent, of the checkpoint attacked. before, after:
-    accuracy on forget questions, in [0, 1]; recovery: after minus before."""
+    score on forget text, in [0, 1]; recovery: after minus before. score: what that is."""
 
     checkpoint: str
     class_name: str
@@ -91,6 +92,7 @@ class RegimeRow:
     recovery: float
     before: float
     after: float
+    score: Literal["accuracy", "token probability"] = "accuracy"
 
 
 def class_word(name: str) -> str:

@@ -125,7 +125,7 @@ def _recovery(rows: Sequence[RegimeRow], key: str) -> Panel:
         spread = max(max(values) - min(values), 1.0)
         axes.set_ylim(min(*values, 0) - 0.1 * spread, max(*values, 0) + 0.15 * spread)
         axes.set_xlabel("CoFi on forget text before relearning, %", fontsize=10)
-        axes.set_ylabel("recovered accuracy, points", fontsize=10)
+        axes.set_ylabel(f"recovered {rows[0].score}, points", fontsize=10)
         axes.locator_params(axis="y", nbins=6)
         legend(axes, items, columns=2)
         label_points(
@@ -142,7 +142,10 @@ def _recovery(rows: Sequence[RegimeRow], key: str) -> Panel:
 
 
 def _before_after(rows: Sequence[RegimeRow], key: str) -> Panel:
-    caption = "Accuracy on forget questions before and after relearning"
+    what = (
+        "Accuracy on forget questions" if rows[0].score == "accuracy" else "Token probability of forget text"
+    )
+    caption = f"{what} before and after relearning"
     ordered = sorted(rows, key=lambda row: (class_order(row.class_name), -row.recovery))
     items = [("before", 5, "o", True, False), *class_key([row.class_name for row in ordered])]
     over = 0.16 + 0.2 * key_rows(items, 2)
@@ -164,7 +167,7 @@ def _before_after(rows: Sequence[RegimeRow], key: str) -> Panel:
                 [row.after], [place], marker=class_marker(row.class_name), markersize=6.5, color=color,
                 linestyle="none", zorder=4, clip_on=False,
             )  # fmt: skip
-        axes.set_xlabel("accuracy on forget questions", fontsize=10)
+        axes.set_xlabel(what.lower(), fontsize=10)
         axes.locator_params(axis="x", nbins=6)
         legend(axes, items, columns=2)
         said = "; ".join(

@@ -1,0 +1,131 @@
+"""`vestige study run` of a study with `kind: language`, and what it would do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from vestige.errors import CheckFailed, InputError, MissingDependency
+
+if TYPE_CHECKING:
+    from vestige.language_study.plan import LanguagePlan
+    from vestige.language_study.records import LanguageStudyRecord
+
+__all__ = ["run_language"]
+
+
+def run_language(
+    study: str,
+    *,
+    out: Path | None,
+    texts: list[str],
+    model: str | None,
+    scale: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Run it, or say what it would do."""
+    from vestige.language_study.plan import load_language_study
+
+    plan = load_language_study(study, texts=_texts(texts), model=model, scale=scale)
+    folder = out or Path("runs") / (f"{plan.name}-{scale}" if scale else plan.name)
+    if dry_run:
+        _dry_run(plan, folder, as_json)
+        return
+    from vestige.cli.console import Progress
+
+    try:
+        from vestige.language_study.run import run_language_study
+    except ImportError as error:
+        raise MissingDependency(error.name or "torch", "train", "vestige study run") from None
+    with Progress(1.0) as progress:
+        record = run_language_study(plan, folder, watcher=progress)
+        page = _page(record, folder)
+    if as_json:
+        typer.echo(record.to_json())
+    else:
+        _print(record, folder, page)
+    if record.failures:
+        first = record.failures[0]
+        raise CheckFailed(f"{len(record.failures)} stage(s) failed; the first, {first.name}: {first.failed}")
+    if record.gates is not None and not record.gates.took:
+        raise CheckFailed(f"the injection did not take: {record.gates.failed[0]}")
+
+
+def _texts(values: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for value in values:
+        name, mark, path = value.partition("=")
+        if not mark or not name or not path:
+            raise InputError("--text", f"'{value}'", "NAME=FILE", "for example --text forget=forget.jsonl")
+        found[name] = path
+    return found
+
+
+def _page(record: LanguageStudyRecord, folder: Path) -> Path | None:
+    """The footprint's page with everything that lies beside it."""
+    from vestige.report.footprint.attached import extras_of
+    from vestige.report.footprint.joined import beside
+    from vestige.report.footprint.known import with_known_facts
+    from vestige.report.footprint.page import write_footprint_report
+    from vestige.report.footprint.reader import read_footprint
+
+    path = folder / "footprint" / "footprint.json"
+    if record.plan["footprint"] is None or not path.is_file():
+        return None
+    shifts = read_footprint(path)
+    extras = with_known_facts(extras_of(shifts, beside(path), key="f1"), record)
+    return write_footprint_report([shifts], folder / "report.html", title=record.name, extras=[extras])
+
+
+def _print(record: LanguageStudyRecord, folder: Path, page: Path | None) -> None:
+    for row in record.rows:
+        numbers = [
+            f"{title} {value:.3f}"
+            for title, value in (
+                ("CoFi F", row.cofi_f),
+                ("A", row.cofi_a),
+                ("G", row.cofi_g),
+                ("lost %", row.delta_f),
+                ("recovery", row.recovery),
+            )
+            if isinstance(value, float)
+        ]
+        if row.injected is not None:
+            numbers.append(f"distance to the oracle on F {row.injected.distance_f:.3f}")
+        typer.echo(f"{row.label} ({row.role}): {row.class_name}; {', '.join(numbers)}; {row.reading}")
+    for line in record.caveats:
+        typer.echo(f"- {line}")
+    taken = sum(stage.taken for stage in record.stages)
+    typer.echo(f"{len(record.stages)} stages, {taken} taken over from before")
+    typer.echo(f"Table: {folder / 'table.csv'}. Record: {folder / 'language-study.json'}")
+    if page is not None:
+        typer.echo(f"Page: {page}")
+
+
+def _dry_run(plan: LanguagePlan, folder: Path, as_json: bool) -> None:
+    """Texts, models and stages, and what is done; nothing is fetched or trained."""
+    import json
+
+    from vestige.language_study.outline import outline
+
+    stages = outline(plan, folder)
+    if as_json:
+        typer.echo(
+            json.dumps({"plan": plan.model_dump(mode="json"), "stages": stages}, indent=2, ensure_ascii=False)
+        )
+        return
+    for line in (plan.about, plan.licence, plan.hazard):
+        if line:
+            typer.echo(line)
+    for name, source in plan.texts.items():
+        where = (
+            source.path or f"hub {source.hub}{f', {source.config}' if source.config else ''}, {source.split}"
+        )
+        part = "" if source.rows is None else f", rows {source.start} to {source.start + source.rows - 1}"
+        typer.echo(f"text      {name}: {where}{part}")
+    for stage in stages:
+        typer.echo(f"{stage['state']:<9} {stage['name']}")
+    typer.echo(f"Nothing was written to {folder}")

@@ -1,0 +1,47 @@
+"""What a language study would do, without fetching or training. No torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vestige.language_study.plan import LanguagePlan
+from vestige.language_study.records import LanguageStudyRecord
+from vestige.methods import METHODS
+
+__all__ = ["outline", "stage_names"]
+
+
+def stage_names(plan: LanguagePlan) -> list[str]:
+    """The stages in their order, by the names that the record gives them."""
+    found = ["injection"] if plan.injection is not None else []
+    found += ["fine-tuning"] if plan.finetune is not None else []
+    found += ["oracle"] if plan.oracle is not None else []
+    if plan.methods == "all":
+        names = [method.name for method in METHODS if method.language is not None]
+    else:
+        names = [method.name for method in plan.methods if not isinstance(method, str)]
+    found += [f"unlearning: {name}" for name in names]
+    found += [
+        name
+        for name, part in (
+            ("footprint", plan.footprint),
+            ("behaviour", plan.behaviour),
+            ("relearn", plan.relearn),
+        )
+        if part is not None
+    ]
+    return found + (["distance to the oracle"] if plan.injection is not None else [])
+
+
+def outline(plan: LanguagePlan, folder: Path) -> list[dict[str, str]]:
+    """[{name, state}]: `done` where a run of this very plan in the folder finished the stage."""
+    done: set[str] = set()
+    path = folder / "language-study.json"
+    if path.is_file():
+        try:
+            record = LanguageStudyRecord.model_validate_json(path.read_text(encoding="utf-8"))
+        except ValueError:
+            record = None
+        if record is not None and record.plan == plan.model_dump(mode="json"):
+            done = {stage.name for stage in record.stages if not stage.failed}
+    return [{"name": name, "state": "done" if name in done else "to do"} for name in stage_names(plan)]

@@ -1,0 +1,445 @@
+"""A study of a language model from its plan to its page: what is done is kept under what it was made of."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+import vestige
+from vestige.attacks.relearn_records import RelearnRecord, RelearnSettings
+from vestige.behaviour.records import BehaviourRecord, BehaviourSettings
+from vestige.contracts import Record
+from vestige.data.corpora import Role
+from vestige.data.files import file_sha256
+from vestige.errors import Diverged, InputError
+from vestige.files import writable_folder, write_text
+from vestige.footprint.fictitious import Entity, questions
+from vestige.footprint.records import FootprintRecord, FootprintSettings
+from vestige.footprint.run import Quiet, Watcher, footprint
+from vestige.language_study.budget import QuestionFile, question_files
+from vestige.language_study.injected import (
+    TINY,
+    Injected,
+    injected_model,
+    injected_scores,
+    injection_settings,
+)
+from vestige.language_study.plan import LanguagePlan, MethodPlan
+from vestige.language_study.records import InjectedScores, LanguageStudyRecord, StageRecord
+from vestige.language_study.relearn import relearn
+from vestige.language_study.table import study_rows
+from vestige.language_study.texts import joined_text, text_file
+from vestige.methods import METHODS
+from vestige.models.causal_lm import load_language_model
+from vestige.seeds import digest
+from vestige.unlearning.run import finetune, unlearn
+
+__all__ = ["RECORD", "method_plans", "run_language_study"]
+
+RECORD = "language-study.json"
+Made = TypeVar("Made", bound=Record)
+
+
+class _Share:
+    """A watcher that counts into a share of another's total."""
+
+    def __init__(self, watcher: Watcher, share: float) -> None:
+        self._watcher, self._share = watcher, share
+        self.total = 1.0
+        self._done = 0.0
+
+    def stage(self, text: str) -> None:
+        self._watcher.stage(text)
+
+    def say(self, text: str) -> None:
+        self._watcher.say(text)
+
+    def advance(self, amount: float = 1.0) -> None:
+        step = min(amount / max(self.total, 1e-9), 1.0 - self._done)
+        self._done += step
+        self._watcher.advance(self._share * step)
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """What the stages share. keys: checkpoint -> key of what it was made of; folders: where it lies."""
+
+    plan: LanguagePlan
+    root: Path
+    device: str
+    watcher: Watcher
+    files: dict[str, Path] = field(default_factory=dict)
+    stages: list[StageRecord] = field(default_factory=list)
+    folders: dict[str, str] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    injected: Injected | None = None
+
+    @contextmanager
+    def stage(self, name: str, key: str, folder: Path, *, taken: bool) -> Iterator[_Share]:
+        """One stage with its time; one that diverged is written down and the study goes on."""
+        self.watcher.stage(name)
+        began, failed = time.monotonic(), ""
+        share = _Share(self.watcher, 1.0)
+        try:
+            yield share
+        except Diverged as error:
+            failed = str(error)
+            self.watcher.say(f"{name}: {failed}")
+        share.advance(share.total)
+        self.stages.append(
+            StageRecord(
+                name=name,
+                key=key,
+                folder=folder.relative_to(self.root).as_posix(),
+                seconds=round(time.monotonic() - began, 3),
+                taken=taken and not failed,
+                failed=failed,
+            )
+        )
+
+    def sha256(self, *names: str) -> list[str]:
+        """Hashes of text files by name."""
+        return [file_sha256(self.files[name]) for name in names]
+
+
+def method_plans(plan: LanguagePlan) -> list[MethodPlan]:
+    """The study's methods; of `all`, every method that trains language models."""
+    if plan.methods != "all":
+        return list(plan.methods)
+    return [MethodPlan(method=method.name) for method in METHODS if method.language is not None]
+
+
+def run_language_study(
+    plan: LanguagePlan, root: Path, *, device: str | None = None, watcher: Watcher | None = None
+) -> LanguageStudyRecord:
+    """Make what is missing: base, oracle, unlearned checkpoints, footprint, behaviour, relearning, table.
+
+    Every checkpoint lies in nodes/<kind>-<key>; the same call again takes what is there. Raises InputError.
+    """
+    run = _Run(
+        plan=plan,
+        root=writable_folder(root),
+        device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        watcher=watcher or Quiet(),
+    )
+    methods = method_plans(plan)
+    run.watcher.total = float(len(methods) + sum(_parts(plan).values()))
+    for line in (plan.licence, plan.hazard):
+        if line:
+            run.watcher.say(f"note: {line}")
+    for name in plan.named_texts():
+        run.files[name] = text_file(name, plan.texts[name], root / "texts")
+    _start(run)
+    for method in methods:
+        _method(run, method)
+    unlearned = {item.name: run.folders[item.name] for item in methods if item.name in run.folders}
+    if not unlearned:
+        first = next(stage for stage in run.stages if stage.failed)
+        raise InputError(
+            f"study '{plan.name}'", f"no method finished; {first.failed}", "one", "change settings"
+        )
+    shifts = _footprint(run, unlearned)
+    behaved = _behaviour(run, unlearned)
+    attacked = _relearn(run, unlearned)
+    injected = _injected(run, unlearned)
+    record = LanguageStudyRecord(
+        name=plan.name,
+        about=plan.about,
+        licence=plan.licence,
+        hazard=plan.hazard,
+        plan=plan.model_dump(mode="json"),
+        stages=tuple(run.stages),
+        rows=tuple(study_rows(run.root, run.folders, methods, shifts, behaved, attacked, injected)),
+        gates=run.injected.gates if run.injected is not None else None,
+        caveats=tuple(_caveats(run)),
+        provenance={"vestige": vestige.__version__, "torch": torch.__version__, "seed": plan.seed},
+    )
+    write_text(root / RECORD, record.to_json() + "\n")
+    write_text(root / "table.csv", record.to_csv())
+    return record
+
+
+def _parts(plan: LanguagePlan) -> dict[str, bool]:
+    return {
+        "base": plan.finetune is not None or plan.injection is not None,
+        "oracle": plan.oracle is not None,
+        "footprint": plan.footprint is not None,
+        "behaviour": plan.behaviour is not None,
+        "relearn": plan.relearn is not None,
+        "injected": plan.injection is not None,
+    }
+
+
+def _start(run: _Run) -> None:
+    """The base, and the oracle where there is one."""
+    plan = run.plan
+    if plan.injection is not None:
+        key = digest(
+            "injection", plan.model, injection_settings(plan.injection, plan.model).to_json(),
+            plan.injection.generic, plan.seed,
+        )[:16]  # fmt: skip
+        folder = run.root / "nodes" / f"injection-{key}"
+        with run.stage("injection", key, folder, taken=(folder / "gates.json").is_file()):
+            run.injected = injected_model(
+                plan.injection,
+                plan.model,
+                folder,
+                seed=plan.seed,
+                progress=lambda text: run.watcher.stage(f"injection: {text}"),
+            )
+            run.files |= run.injected.texts
+            run.folders |= {"base": str(run.injected.model), "oracle": str(run.injected.oracle)}
+            run.keys |= {"base": key, "oracle": f"{key}-oracle"}
+        return
+    if plan.model == TINY:
+        raise InputError(
+            f"study '{plan.name}'", "model: tiny", "a model", "tiny goes with an injection alone"
+        )
+    run.folders["base"], run.keys["base"] = plan.model, digest("model", plan.model)[:16]
+    for name, part in (("base", plan.finetune), ("oracle", plan.oracle)):
+        if part is None:
+            continue
+        data = joined_text(part.data, run.files, run.root / "texts")
+        key = digest("finetune", plan.model, file_sha256(data), json.dumps(part.settings), plan.seed)[:16]
+        folder = run.root / "nodes" / f"finetune-{key}"
+        title = "fine-tuning" if name == "base" else "oracle"
+        with run.stage(title, key, folder, taken=(folder / "finetune.json").is_file()) as share:
+            finetune(
+                model=plan.model,
+                data=data,
+                out=folder,
+                settings=part.settings,
+                seed=plan.seed,
+                whole=True,
+                device=run.device,
+                progress=_steps(share),
+            )
+            run.folders[name], run.keys[name] = str(folder), key
+
+
+def _steps(share: _Share) -> Callable[[int, int, float], None]:
+    def tell(step: int, steps: int, loss: float) -> None:
+        share.total = float(steps)
+        share.advance(1.0)
+
+    return tell
+
+
+def _method(run: _Run, item: MethodPlan) -> None:
+    """One unlearned checkpoint from the base."""
+    plan = run.plan
+    if "base" not in run.folders:
+        return
+    forget = _forget(plan)
+    retain = plan.retain
+    if retain is None and plan.injection is not None:
+        retain = "injected-adjacent"
+    kept = [retain] if isinstance(retain, str) else list((retain or {}).values())
+    key = digest(
+        "unlearn", run.keys["base"], item.method, item.preset, json.dumps(item.settings), plan.seed,
+        json.dumps(plan.concepts), json.dumps(plan.keywords), *forget, *run.sha256(*forget, *kept),
+    )[:16]  # fmt: skip
+    folder = run.root / "nodes" / f"unlearned-{key}"
+    with run.stage(
+        f"unlearning: {item.name}", key, folder, taken=(folder / "unlearn.json").is_file()
+    ) as share:
+        given = METHODS.get(item.method).language
+        unlearn(
+            model=run.folders["base"],
+            method=item.method,
+            forget={name: run.files[name] for name in forget},
+            retain=str(run.files[retain])
+            if isinstance(retain, str)
+            else {topic: str(run.files[name]) for topic, name in retain.items()}
+            if retain
+            else None,
+            out=folder,
+            preset=item.preset,
+            settings=item.settings,
+            seed=plan.seed,
+            concepts=plan.concepts if given is not None else None,
+            keywords=plan.keywords if given is not None else None,
+            device=run.device,
+            progress=_steps(share),
+        )
+        run.folders[item.name], run.keys[item.name] = str(folder), key
+
+
+def _forget(plan: LanguagePlan) -> tuple[str, ...]:
+    return plan.forget or ("injected-forget",)
+
+
+def _roles(run: _Run) -> dict[Role, dict[str, Path]]:
+    """Role -> name -> file."""
+    plan = run.plan
+    named: dict[Role, tuple[str, ...]] = {
+        "forget": _forget(plan),
+        "adjacent": plan.adjacent,
+        "generic": plan.generic,
+    }
+    if plan.injection is not None:
+        named["adjacent"] = named["adjacent"] or ("injected-adjacent",)
+        named["generic"] = named["generic"] or ("everyday",)
+    return {role: {name: run.files[name] for name in names} for role, names in named.items()}
+
+
+def _kept(path: Path, mark: Path, key: str, kind: type[Made]) -> Made | None:
+    """A stage's record when it was made of the same."""
+    if not path.is_file() or not mark.is_file() or mark.read_text(encoding="utf-8").strip() != key:
+        return None
+    try:
+        return kind.model_validate_json(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+
+
+def _measured(
+    run: _Run, name: str, settings: Any, kind: type[Made], make: Callable[[Path, _Share], Made], *more: str
+) -> Made:
+    """A stage over all checkpoints at once: its record, or the one that is there."""
+    roles = _roles(run)
+    names = [part for own in roles.values() for part in own]
+    key = digest(
+        name, settings.to_json(), *run.keys, *run.keys.values(), *roles, *names, *run.sha256(*names, *more)
+    )
+    folder = run.root / name
+    path, mark = folder / f"{name}.json", folder / "key"
+    found = _kept(path, mark, key, kind)
+    with run.stage(name, key[:16], folder, taken=found is not None) as share:
+        if found is None:
+            found = make(folder, share)
+            write_text(mark, key + "\n")
+    assert found is not None
+    return found
+
+
+def _footprint(run: _Run, unlearned: Mapping[str, str]) -> FootprintRecord | None:
+    if run.plan.footprint is None:
+        return None
+    settings = _settings(FootprintSettings, {"seed": run.plan.seed, **run.plan.footprint}, "footprint")
+
+    def make(folder: Path, share: _Share) -> FootprintRecord:
+        return footprint(
+            base=run.folders["base"],
+            unlearned=dict(unlearned),
+            oracle=run.folders.get("oracle"),
+            settings=settings,
+            out=folder,
+            name=run.plan.name,
+            device=run.device,
+            watcher=share,
+            **_roles(run),  # type: ignore[arg-type]
+        )
+
+    return _measured(run, "footprint", settings, FootprintRecord, make)
+
+
+def _behaviour(run: _Run, unlearned: Mapping[str, str]) -> BehaviourRecord | None:
+    part = run.plan.behaviour
+    if part is None:
+        return None
+    from vestige.behaviour.run import behaviour
+
+    settings = _settings(BehaviourSettings, {"seed": run.plan.seed, **part.settings}, "behaviour")
+    prints = run.root / "footprint" / "footprint.json"
+
+    def make(folder: Path, share: _Share) -> BehaviourRecord:
+        return behaviour(
+            base=run.folders["base"],
+            models=dict(unlearned),
+            oracle=run.folders.get("oracle"),
+            questions={key: str(run.files[name]) for key, name in part.questions.items()},
+            tofu={key: str(run.files[name]) for key, name in part.tofu.items()},
+            footprint=prints if prints.is_file() and run.plan.footprint is not None else None,
+            settings=settings,
+            out=folder,
+            name=run.plan.name,
+            device=run.device,
+            watcher=share,
+        )
+
+    more = [*part.questions.values(), *part.tofu.values()]
+    return _measured(run, "behaviour", settings, BehaviourRecord, make, *more)
+
+
+def _relearn(run: _Run, unlearned: Mapping[str, str]) -> RelearnRecord | None:
+    if run.plan.relearn is None:
+        return None
+    settings = _settings(RelearnSettings, {"seed": run.plan.seed, **run.plan.relearn}, "relearn")
+    part = run.plan.behaviour
+    asked = dict(part.questions) if part is not None else {}
+
+    def make(folder: Path, share: _Share) -> RelearnRecord:
+        return relearn(
+            base=run.folders["base"],
+            models=dict(unlearned),
+            oracle=run.folders.get("oracle"),
+            questions=_asked(run)
+            if run.injected is not None
+            else question_files(
+                {key: run.files[name] for key, name in asked.items()},
+                {name: role for role, own in _roles(run).items() for name in own},
+                per_subject=BehaviourSettings.model_validate(part.settings).per_subject if part else None,
+            ),
+            settings=settings,
+            out=folder,
+            name=run.plan.name,
+            device=run.device,
+            watcher=share,
+            **_roles(run),  # type: ignore[arg-type]
+        )
+
+    return _measured(run, "relearn", settings, RelearnRecord, make, *asked.values())
+
+
+def _asked(run: _Run) -> list[QuestionFile]:
+    """The injected facts as questions: those to forget and those to keep."""
+    assert run.injected is not None
+    facts, seed = run.injected.facts, run.injected.seed
+    groups: tuple[tuple[str, Role, tuple[Entity, ...]], ...] = (
+        ("injected-forget", "forget", facts.forget),
+        ("injected-adjacent", "adjacent", facts.adjacent),
+    )
+    return [
+        QuestionFile(name=name, role=role, questions=tuple(questions(people, seed)), sha256=run.keys["base"])
+        for name, role, people in groups
+    ]
+
+
+def _injected(run: _Run, unlearned: Mapping[str, str]) -> dict[str, InjectedScores]:
+    """Every checkpoint against the exact oracle."""
+    if run.injected is None:
+        return {}
+    key = digest("injected", *run.keys.values())[:16]
+    found: dict[str, InjectedScores] = {}
+    with run.stage("distance to the oracle", key, run.root / "nodes", taken=False):
+        start = load_language_model(run.folders["base"], label="base")
+        oracle = load_language_model(run.folders["oracle"], label="oracle")
+        models = {"base": start, "oracle": oracle}
+        for label, folder in {"base": "", **unlearned, "oracle": ""}.items():
+            checkpoint = models.get(label) or load_language_model(folder, base=start, label=label)
+            found[label] = injected_scores(run.injected, checkpoint, start=start, oracle=oracle)
+    return found
+
+
+def _settings(kind: type[Made], values: Mapping[str, Any], part: str) -> Made:
+    from vestige.unlearning.settings import chosen
+
+    try:
+        return chosen(kind, {}, values)
+    except InputError as error:
+        raise InputError(f"{part}: {error.subject}", error.found, error.needed, error.remedy) from None
+
+
+def _caveats(run: _Run) -> Iterator[str]:
+    yield "one training run a method: a class or a recovery belongs to a run, not to a method"
+    if run.injected is not None and not run.injected.gates.took:
+        yield f"undefined: the injection did not take ({'; '.join(run.injected.gates.failed)})"
+    yield from (f"{stage.name}: {stage.failed}" for stage in run.stages if stage.failed)

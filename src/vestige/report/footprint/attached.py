@@ -1,0 +1,314 @@
+"""Behaviour and relearning as parts of the footprint's page: answers, tables, one picture of all three."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from vestige.attacks.relearn_records import CheckpointRelearning, RelearnRecord, RoleChange
+from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour, Loss, RoleAccuracy
+from vestige.behaviour.tables import TOFU_HEADER, summary_lines, tofu_rows
+from vestige.contracts import Interval, Undefined
+from vestige.data.corpora import Role
+from vestige.footprint.records import CheckpointFootprint, FootprintRecord
+from vestige.language_study.correlations import CorrelationRecord, CorrelationRow, correlation_record, text_of
+from vestige.report.footprint.joined import Beside, correlation_rows
+from vestige.report.footprint.rows import RegimeRow
+from vestige.report.footprint.sections import Extras
+from vestige.report.footprint.tables import lost_cell, text_cell
+from vestige.report.footprint.way import WayRow, way
+from vestige.report.sections import Block, Bullets, Data, Drawings, Entries, Fold
+from vestige.report.tables import EMPTY, Cell, Column, Row, Table
+from vestige.report.words import count, plain
+
+__all__ = ["extras_of"]
+
+ROLES: tuple[Role, ...] = ("forget", "adjacent", "generic")
+_QUESTIONS = "answers to questions about the removed content"
+_RELEARNING = "recovery by relearning"
+LEAST_CORRELATED = 3
+
+
+def extras_of(
+    record: FootprintRecord, found: Beside, *, key: str, texts: dict[tuple[str, str], str] | None = None
+) -> Extras:
+    """What the records beside a footprint add to its page. key: begins the ids of drawings."""
+    asked = {item.label: found.asked(item) for item in record.checkpoints}
+    attacked = {item.label: found.attacked(item) for item in record.checkpoints}
+    tested = set()
+    if found.behaviour is not None:
+        tested.add(_QUESTIONS)
+    if any(item is not None and item.failed is None for item in attacked.values()):
+        tested.add(_RELEARNING)
+    return Extras(
+        behaves={label: _behaves(item) for label, item in asked.items() if item is not None},
+        returns={label: _returns(item) for label, item in attacked.items() if item is not None},
+        regimes=list(_regimes(record, attacked)),
+        behaviour=_behaviour(found.behaviour, record, found, key) if found.behaviour is not None else (),
+        relearning=_relearning(found.relearning, record, found, key) if found.relearning is not None else (),
+        tested=frozenset(tested),
+        texts=texts,
+    )
+
+
+def _behaves(item: CheckpointBehaviour) -> str:
+    loss = item.loss
+    if isinstance(loss.delta_f.value, Undefined):
+        return plain(loss.delta_f.value)
+    text = f"lost {_loss(loss.delta_f)} of its forget accuracy"
+    if isinstance(loss.delta_a.value, float):
+        text += f", {_loss(loss.delta_a)} of the adjacent"
+    return text
+
+
+def _loss(item: Loss) -> str:
+    if isinstance(item.value, Undefined):
+        return plain(item.value)
+    ends = item.interval
+    said = f" [{ends.low:.1f}, {ends.high:.1f}]" if isinstance(ends, Interval) else ""
+    return f"{item.value:.1f} %{said}"
+
+
+def _returns(item: CheckpointRelearning) -> str:
+    if item.failed is not None:
+        return plain(item.failed)
+    change = item.change("forget")
+    reading = plain(item.reading) if isinstance(item.reading, Undefined) else _READINGS[item.reading]
+    return reading if change is None else f"{reading}: {_points(change)} points on forget text"
+
+
+_READINGS = {
+    "no return": "nothing came back under this budget",
+    "return": "it came back",
+    "return and repair": "it came back, and generic text rose too",
+    "repair": "a broken model was repaired: generic text rose as much",
+}
+
+
+def _points(change: RoleChange) -> str:
+    said = f"{100 * change.change:+.1f}"
+    if isinstance(change.low, Undefined) or isinstance(change.high, Undefined):
+        return said
+    return f"{said} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+
+
+def _regimes(
+    record: FootprintRecord, attacked: dict[str, CheckpointRelearning | None]
+) -> Iterator[RegimeRow]:
+    for checkpoint in record.checkpoints:
+        item = attacked[checkpoint.label]
+        change = item.change("forget") if item is not None else None
+        shift = next((role.fisher.value for role in checkpoint.roles if role.role == "forget"), None)
+        if item is None or change is None or not isinstance(shift, float):
+            continue
+        yield RegimeRow(
+            checkpoint=checkpoint.label,
+            class_name=_class(checkpoint),
+            cofi_forget=shift,
+            recovery=change.change,
+            before=change.before,
+            after=change.after,
+            score=_score(item),
+        )
+
+
+def _score(item: CheckpointRelearning) -> Literal["accuracy", "token probability"]:
+    kinds = {score.kind for score in item.scores if score.role == "forget"}
+    return "accuracy" if "accuracy" in kinds else "token probability"
+
+
+def _class(checkpoint: CheckpointFootprint) -> str:
+    published = checkpoint.published
+    return str(published if isinstance(published, Undefined) else published.name)
+
+
+def _behaviour(
+    behaviour: BehaviourRecord, record: FootprintRecord, found: Beside, key: str
+) -> tuple[Block, ...]:
+    rows = [
+        Row(
+            label=behaviour.base.label,
+            tag="base",
+            cells=(*_accuracies(behaviour.base_roles), *([Cell(text=EMPTY)] * 4)),
+        )
+    ]
+    for item in behaviour.checkpoints:
+        loss = item.loss
+        rows.append(
+            Row(
+                label=item.label,
+                tag="retrained" if item.role == "oracle" else "",
+                cells=(
+                    *_accuracies(item.roles),
+                    *(_loss_cell(part) for part in (loss.delta_f, loss.delta_a, loss.delta_g, loss.b_gap)),
+                ),
+            )
+        )
+    table = Table(
+        key="behaviour",
+        caption="Answers to questions, and what was lost of them",
+        head="model",
+        columns=(
+            *(Column(key=role, title=role, detail="accuracy, percent") for role in ROLES),
+            *(Column(key=f"loss-{role}", title=f"loss {role}", detail="% of the base's") for role in ROLES),
+            Column(key="b-gap", title="B-Gap", detail="loss forget − adjacent"),
+        ),
+        rows=tuple(rows),
+        notes=(plain(behaviour.condition),),
+    )  # fmt: skip
+    blocks: list[Block] = [Data(table)] if behaviour.question_sets else []
+    tofu = tofu_rows(behaviour)
+    if tofu:
+        blocks.append(Data(_tofu(tofu)))
+    picture = way(list(_way(record, found)), key=f"{key}-way")
+    if picture is not None:
+        blocks.append(Drawings([picture]))
+    blocks.append(Fold("In words", [Bullets([plain(line) for line in summary_lines(behaviour)])]))
+    return tuple(blocks)
+
+
+def _tofu(rows: Sequence[tuple[str, ...]]) -> Table:
+    """TOFU's scores, a row a model and set."""
+    return Table(
+        key="tofu",
+        caption="TOFU",
+        head=TOFU_HEADER[0],
+        columns=tuple(
+            Column(key=f"tofu-{place}", title=title, numeric=place > 0)
+            for place, title in enumerate(TOFU_HEADER[1:])
+        ),
+        rows=tuple(
+            Row(label=label, cells=tuple(text_cell(cell) if cell else Cell(text=EMPTY) for cell in cells))
+            for label, *cells in rows
+        ),
+    )
+
+
+def _accuracies(roles: Sequence[RoleAccuracy]) -> Iterator[Cell]:
+    known = {role.role: role for role in roles}
+    for name in ROLES:
+        item = known.get(name)
+        if item is None:
+            yield Cell(text=EMPTY)
+        else:
+            ends = item.interval
+            yield Cell(
+                text=f"{100 * item.accuracy:.1f}", row=f"[{100 * ends.low:.1f}, {100 * ends.high:.1f}]"
+            )
+
+
+def _loss_cell(item: Loss) -> Cell:
+    if isinstance(item.value, Undefined):
+        return lost_cell(item.value)
+    ends = item.interval
+    return Cell(
+        text=f"{item.value:+.1f}",
+        row=f"[{ends.low:+.1f}, {ends.high:+.1f}]" if isinstance(ends, Interval) else plain(ends),
+    )
+
+
+def _way(record: FootprintRecord, found: Beside) -> Iterator[WayRow]:
+    by_label = {row.checkpoint: row for row in correlation_rows(record, found)}
+    for checkpoint in record.checkpoints:
+        row = by_label.get(checkpoint.label)
+        if row is not None:
+            yield WayRow(
+                checkpoint=row.checkpoint,
+                class_name=_class(checkpoint),
+                moved=row.cofi_f,
+                lost=row.delta_f,
+                returned=None if row.recovery is None else 100 * row.recovery,
+            )
+
+
+def _relearning(attack: RelearnRecord, record: FootprintRecord, found: Beside, key: str) -> tuple[Block, ...]:
+    rows = []
+    for item in attack.checkpoints:
+        if item.failed is not None:
+            cells: tuple[Cell, ...] = (*([Cell(text=EMPTY)] * 4), lost_cell(item.failed))
+        else:
+            cells = (*(_change_cell(item.change(role)) for role in ROLES), _beyond(item), _reading(item))
+        tag = {"base": "base", "oracle": "retrained"}.get(item.role, "")
+        rows.append(Row(label=item.label, tag=tag, cells=cells))
+    table = Table(
+        key="relearning",
+        caption="Before and after relearning",
+        head="checkpoint",
+        columns=(
+            *(Column(key=role, title=role, detail="before to after, percent") for role in ROLES),
+            Column(key="beyond", title="beyond retrained", detail="points on forget text"),
+            Column(key="reading", title="reading", numeric=False),
+        ),
+        rows=tuple(rows),
+        notes=(f"bootstrap, {count(attack.draws)} draws, of the change in points", plain(attack.condition)),
+    )
+    blocks: list[Block] = [Data(table), Entries(list(_budget(attack)))]
+    picture = way(list(_way(record, found)), key=f"{key}-way") if found.behaviour is None else None
+    if picture is not None:
+        blocks.insert(0, Drawings([picture]))
+    rows_ = correlation_rows(record, found)
+    if sum(row.recovery is not None for row in rows_) >= LEAST_CORRELATED:
+        blocks += _correlations(rows_)
+    blocks.append(Bullets([plain(line) for line in attack.caveats]))
+    return tuple(blocks)
+
+
+def _change_cell(change: RoleChange | None) -> Cell:
+    if change is None:
+        return Cell(text=EMPTY, note="not scored")
+    return Cell(text=f"{100 * change.before:.1f} to {100 * change.after:.1f}", row=_points(change))
+
+
+def _beyond(item: CheckpointRelearning) -> Cell:
+    value = item.beyond_oracle
+    if item.role == "oracle":
+        return Cell(text=EMPTY)
+    return lost_cell(value) if isinstance(value, Undefined) else Cell(text=f"{100 * value:+.1f}")
+
+
+def _reading(item: CheckpointRelearning) -> Cell:
+    return lost_cell(item.reading) if isinstance(item.reading, Undefined) else text_cell(item.reading)
+
+
+def _budget(attack: RelearnRecord) -> Iterator[tuple[str, str]]:
+    s = attack.settings
+    yield (
+        "budget of every checkpoint",
+        f"LoRA of rank {s.rank}, rate {s.learning_rate:g}, {attack.steps} steps of {s.batch_size} sequences",
+    )
+    for text in attack.texts:
+        if text.trained or text.scored:
+            held = f", {text.held_out} of {text.documents} documents held out" if text.held_out else ""
+            yield (
+                f"{text.name} ({text.role})",
+                f"{text.trained} sequences trained on, {text.scored} others scored{held}",
+            )
+
+
+def _correlations(rows: Sequence[CorrelationRow]) -> list[Block]:
+    record: CorrelationRecord = correlation_record(rows)
+    table = Table(
+        key="correlations",
+        caption="What it goes with",
+        head="pair",
+        columns=(
+            Column(key="over", title="over", numeric=False),
+            Column(key="n", title="n"),
+            Column(key="pearson", title="Pearson"),
+            Column(key="spearman", title="Spearman"),
+        ),
+        rows=tuple(
+            Row(
+                label=f"{item.x} with {item.y}",
+                cells=(
+                    text_cell(item.over),
+                    Cell(text=str(item.pair.n)),
+                    *(text_cell(text_of(part)) for part in (item.pair.pearson, item.pair.spearman)),
+                ),
+            )
+            for item in record.correlations
+        ),
+        notes_are="p",
+        notes=("two-sided; BCa: bootstrap over checkpoints",),
+    )
+    return [Fold("Correlations over checkpoints", [Data(table), Bullets(list(record.caveats))])]

@@ -1,0 +1,143 @@
+"""Records of questions and of relearning beside a footprint, joined by checkpoint. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from vestige.attacks.relearn_records import CheckpointRelearning, RelearnRecord
+from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour
+from vestige.contracts import Record, Undefined
+from vestige.errors import InputError, shown
+from vestige.footprint.records import CheckpointFootprint, FootprintRecord
+from vestige.language_study.correlations import CorrelationRow
+from vestige.metrics.footprint import FootprintClass
+from vestige.models.lm_record import LanguageModelRecord
+from vestige.report.footprint.reader import footprint_files, read_footprint
+
+__all__ = ["Beside", "beside", "correlation_rows", "joined_rows"]
+
+BEHAVIOUR, RELEARN = "behaviour.json", "relearn.json"
+Made = TypeVar("Made", bound=Record)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """What was asked of a footprint's checkpoints and what came back to them; None: no record."""
+
+    behaviour: BehaviourRecord | None = None
+    relearning: RelearnRecord | None = None
+
+    def asked(self, checkpoint: CheckpointFootprint) -> CheckpointBehaviour | None:
+        """The questions of this very checkpoint."""
+        if self.behaviour is None:
+            return None
+        return next(
+            (item for item in self.behaviour.checkpoints if _same(item.label, item.model, checkpoint)), None
+        )
+
+    def attacked(self, checkpoint: CheckpointFootprint) -> CheckpointRelearning | None:
+        """The attack on this very checkpoint."""
+        if self.relearning is None:
+            return None
+        return next(
+            (item for item in self.relearning.checkpoints if _same(item.label, item.model, checkpoint)), None
+        )
+
+
+def _same(label: str, model: LanguageModelRecord, checkpoint: CheckpointFootprint) -> bool:
+    """One label, and the same weights where both were read in one dtype."""
+    if label != checkpoint.label:
+        return False
+    return model.dtype != checkpoint.model.dtype or model.sha256 == checkpoint.model.sha256
+
+
+def beside(folder: Path) -> Beside:
+    """The records with a footprint: in its folder, in `behaviour/` and `relearn/` in it or next to it."""
+    root = folder.parent if folder.is_file() else folder
+    return Beside(
+        behaviour=_found(root, BEHAVIOUR, BehaviourRecord), relearning=_found(root, RELEARN, RelearnRecord)
+    )
+
+
+def _found(root: Path, name: str, kind: type[Made]) -> Made | None:
+    part = name.removesuffix(".json")
+    for path in (root / name, root / part / name, root.parent / part / name):
+        if path.is_file():
+            return _read(path, kind)
+    return None
+
+
+def _read(path: Path, kind: type[Made]) -> Made:
+    try:
+        return kind.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(str(path), f"not readable ({error})", "a JSON file", "make it again") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"{path}, {shown(where)}",
+            str(first["msg"]),
+            f"a {kind.__name__}",
+            "write it again with this version of vestige",
+        ) from None
+
+
+def joined_rows(folders: Sequence[Path]) -> list[CorrelationRow]:
+    """Every checkpoint of the footprints in these folders with what lies beside them. Raises InputError."""
+    files = footprint_files(folders)
+    if not files:
+        raise InputError(
+            str(folders[0]), "no footprint.json", "at least one", "run vestige footprint --out DIR"
+        )
+    return [row for path in files for row in correlation_rows(read_footprint(path), beside(path))]
+
+
+def correlation_rows(record: FootprintRecord, found: Beside) -> list[CorrelationRow]:
+    """The footprint's unlearned checkpoints as rows for correlations; a retrained model is none."""
+    return [
+        _row(checkpoint, found.asked(checkpoint), found.attacked(checkpoint))
+        for checkpoint in record.checkpoints
+        if checkpoint.role == "unlearned"
+    ]
+
+
+def _row(
+    checkpoint: CheckpointFootprint, asked: CheckpointBehaviour | None, attacked: CheckpointRelearning | None
+) -> CorrelationRow:
+    roles = {role.role: role for role in checkpoint.roles}
+
+    def shift(role: str, kind: str) -> float | None:
+        own = roles.get(role)  # type: ignore[call-overload]
+        return None if own is None else _value(getattr(own, kind).value)
+
+    published = checkpoint.published
+    name = published.name if isinstance(published, FootprintClass) else ""
+    change = attacked.change("forget") if attacked is not None else None
+    return CorrelationRow(
+        checkpoint=checkpoint.label,
+        class_name="" if isinstance(name, Undefined) else str(name),
+        cofi_f=shift("forget", "fisher"),
+        cofi_a=shift("adjacent", "fisher"),
+        cofi_g=shift("generic", "fisher"),
+        chess_f=shift("forget", "hessian"),
+        recovery=None if change is None else change.change,
+        forget_before=None if change is None or not _by_accuracy(attacked) else change.before,
+        delta_f=None if asked is None else _value(asked.loss.delta_f.value),
+        b_gap=None if asked is None else _value(asked.loss.b_gap.value),
+    )
+
+
+def _by_accuracy(attacked: CheckpointRelearning | None) -> bool:
+    return attacked is not None and any(
+        score.kind == "accuracy" for score in attacked.scores if score.role == "forget"
+    )
+
+
+def _value(value: float | Undefined) -> float | None:
+    return None if isinstance(value, Undefined) else value

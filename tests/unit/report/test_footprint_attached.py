@@ -1,0 +1,264 @@
+"""Behaviour and relearning on the footprint's page, from made records; correlations of folders."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import footprints as made
+
+from vestige.attacks.relearn_records import (
+    CheckpointRelearning,
+    RelearnRecord,
+    RelearnSettings,
+    RelearnText,
+    RoleChange,
+    ScoreChange,
+    reading_of,
+)
+from vestige.behaviour.records import (
+    BehaviourRecord,
+    BehaviourSettings,
+    CheckpointBehaviour,
+    Loss,
+    QuestionSet,
+    RoleAccuracy,
+    TripartiteLoss,
+)
+from vestige.cli import run
+from vestige.contracts import Estimate, Interval, Undefined
+
+LABELS = {
+    "RMU": (7.0, 48.0, 0.27),
+    "NPO": (6.1, 29.0, 0.16),
+    "GA": (30.0, 55.0, 0.0),
+    "ATU": (0.1, 0.1, 0.003),
+}
+
+
+def interval(value: float, half: float = 0.02) -> Interval:
+    return Interval(
+        low=value - half, high=value + half, kind="bootstrap", draws=5000, seed=1, condition="one run"
+    )
+
+
+def relearned(
+    label: str, role: Any, before: float, change: float, generic: float = 0.0
+) -> CheckpointRelearning:
+    roles = tuple(
+        RoleChange(role=name, before=first, after=first + by, change=by, low=by - 0.01, high=by + 0.01)
+        for name, first, by in (
+            ("forget", before, change),
+            ("adjacent", 0.6, 0.02),
+            ("generic", 0.5, generic),
+        )
+    )
+    scores = tuple(
+        ScoreChange(
+            name=item.role,
+            role=item.role,
+            kind="accuracy",
+            items=200,
+            before=item.before,
+            after=item.after,
+            change=Estimate(value=item.change, row=interval(item.change), rows=200),
+            chance=0.25,
+        )
+        for item in roles
+    )
+    return CheckpointRelearning(
+        label=label,
+        role=role,
+        model=made.model(label),
+        scores=scores,
+        roles=roles,
+        reading=reading_of(roles[0], roles[2]),
+        beyond_oracle=change - 0.1,
+        steps=125,
+        losses=(3.0, 2.0),
+    )
+
+
+def attack() -> RelearnRecord:
+    checkpoints = [relearned("base", "base", 0.7, 0.0)]
+    checkpoints += [
+        relearned(label, "unlearned", 0.65 - 0.3 * (recovery > 0.1), recovery, 0.2 if label == "GA" else 0.0)
+        for label, (_, _, recovery) in LABELS.items()
+    ]
+    checkpoints.append(relearned("oracle", "oracle", 0.3, 0.1))
+    return RelearnRecord(
+        name="r",
+        settings=RelearnSettings(),
+        steps=125,
+        checkpoints=tuple(checkpoints),
+        budget_sha256="ab" * 32,
+        texts=(
+            RelearnText(
+                name="bio",
+                role="forget",
+                path="b",
+                sha256="x",
+                documents=90,
+                held_out=45,
+                trained=50,
+                scored=45,
+            ),
+        ),
+        draws=5000,
+        condition="one attack a checkpoint",
+        caveats=("another budget may",),
+    )
+
+
+def asked() -> BehaviourRecord:
+    def roles(f: float) -> tuple[RoleAccuracy, ...]:
+        return tuple(
+            RoleAccuracy(
+                role=role,
+                accuracy=value,
+                interval=interval(value),
+                topics={"bio": value},
+                subjects=1,
+                questions=100,
+            )
+            for role, value in (("forget", f), ("adjacent", 0.7), ("generic", 0.6))
+        )
+
+    def loss(value: float) -> Loss:
+        return Loss(value=value, interval=interval(value, 2.0))
+
+    checkpoints = tuple(
+        CheckpointBehaviour(
+            label=label,
+            role="unlearned",
+            model=made.model(label),
+            subjects=(),
+            roles=roles(0.7 - 0.7 * lost / 100),
+            loss=TripartiteLoss(
+                delta_f=loss(lost),
+                delta_a=loss(5.0),
+                delta_g=loss(1.0),
+                b_gap=loss(lost - 5.0),
+                adjacency_gap=1.0,
+                relation="same sign",
+            ),
+            tofu=Undefined(undefined="no TOFU files"),
+        )
+        for label, (_, lost, _) in LABELS.items()
+    )
+    return BehaviourRecord(
+        name="b",
+        settings=BehaviourSettings(),
+        base=made.model("base"),
+        question_sets=(
+            QuestionSet(
+                role="forget",
+                topic="bio",
+                subject="bio",
+                path="b",
+                sha256="x",
+                content="x",
+                questions=100,
+                file_questions=100,
+                chance=0.25,
+            ),
+        ),
+        tofu_sets=(),
+        base_subjects=(),
+        base_roles=roles(0.7),
+        headroom=(),
+        base_tofu=Undefined(undefined="no TOFU files"),
+        checkpoints=checkpoints,
+        condition="one run each",
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A footprint of four checkpoints with questions beside it and the attack in a folder of its own."""
+    root = tmp_path_factory.mktemp("beside")
+    shifts = made.record(
+        *[
+            made.checkpoint(
+                label,
+                {
+                    "bio": moved,
+                    "cyber": moved,
+                    "near": 0.9 * moved,
+                    "far": 0.9 * moved if label == "GA" else 0.1,
+                },
+            )
+            for label, (moved, _, _) in LABELS.items()
+        ]
+    )
+    (root / "footprint.json").write_text(shifts.to_json())
+    (root / "behaviour.json").write_text(asked().to_json())
+    (root / "relearn").mkdir()
+    (root / "relearn" / "relearn.json").write_text(attack().to_json())
+    return root
+
+
+def test_the_page_shows_what_behaves_and_what_returns(folder: Path, tmp_path: Path) -> None:
+    assert run(["report", str(folder), "--out", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "lost 48.0" in page
+    assert "it came back: +27.0" in page
+    assert "a broken model was repaired" in page
+    assert "Moved, behaves, returns" in page
+    assert "Before and after relearning" in page
+    assert "globally-destructive" in page
+    assert "45 of 90 documents held out" in page
+    assert "Not run: no relearning attack" not in page
+    assert "<script" not in page
+
+
+def test_without_records_it_is_said_in_words(folder: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "footprint.json").write_text((folder / "footprint.json").read_text())
+    assert run(["report", str(alone)]) == 0
+    page = (alone / "report.html").read_text()
+    assert "Not run: no relearning attack" in page
+    assert "no questions were asked" in page
+
+
+def test_a_record_of_other_weights_is_not_joined(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "footprint.json").write_text((folder / "footprint.json").read_text())
+    other = json.loads((folder / "relearn" / "relearn.json").read_text())
+    for checkpoint in other["checkpoints"]:
+        checkpoint["model"]["sha256"] = "cd" * 32
+    (tmp_path / "relearn.json").write_text(json.dumps(other))
+    assert run(["report", str(tmp_path)]) == 0
+    assert "it came back" not in (tmp_path / "report.html").read_text()
+
+
+def test_a_broken_record_is_named(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "footprint.json").write_text((folder / "footprint.json").read_text())
+    (tmp_path / "relearn.json").write_text('{"format": "vestige-relearn-1"}')
+    assert run(["report", str(tmp_path)]) == 2
+    assert "relearn.json" in capsys.readouterr().err
+
+
+def test_correlations_of_a_folder_and_of_a_table(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["attack", "correlate", str(folder), "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "CoFi on forget text with recovery, all checkpoints (n = 4)" in said
+    assert "without globally-destructive ones (n = 3)" in said
+    assert "no interval" in said
+    rows = list(csv.DictReader((tmp_path / "correlations.csv").open()))
+    assert {"cofi-recovery", "cofi-loss", "gaps"} <= {row["key"] for row in rows}
+    table = tmp_path / "table.csv"
+    lines = [f"{i},{i}.5,{i * i},x" for i in range(1, 7)]
+    table.write_text("\n".join(["checkpoint,cofi_f,recovery,class", *lines]) + "\n")
+    assert run(["attack", "correlate", "--table", str(table), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["correlations"][0]
+    assert found["pair"]["n"] == 6
+    assert found["pair"]["spearman"]["value"] == pytest.approx(1.0)
+    assert found["pair"]["pearson"]["interval"]["kind"] == "BCa bootstrap over checkpoints"
+    assert run(["attack", "correlate"]) == 2
+    assert run(["attack", "correlate", "--table", str(tmp_path / "correlations.csv")]) == 2
