@@ -1,7 +1,7 @@
 """vestige measures what machine unlearning leaves behind.
 
 `compare` gives the verdict on models' probabilities, `footprint` what moved inside a language model,
-`behaviour` what it still answers; their records have `.to_frame()`, `.to_json()` and a notebook display.
+`behaviour` what it still answers, `relearn` what comes back; their records have `.to_frame()`, `.to_json()` and a notebook display.
 Nothing heavy is imported before it is used.
 """
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vestige.contracts import Assessment, Undefined
     from vestige.decision.predictions import Predictions, predictions_from_arrays, read_predictions
     from vestige.errors import InputError, VestigeError
+    from vestige.language_study.relearn import relearn
     from vestige.study.compare import compare
     from vestige.unlearning.run import finetune, unlearn
 
@@ -30,6 +31,7 @@ _WHERE = {
     "footprint": "vestige",
     "predictions_from_arrays": "vestige.decision.predictions",
     "read_predictions": "vestige.decision.predictions",
+    "relearn": "vestige.language_study.relearn",
     "unlearn": "vestige.unlearning.run",
 }
 
@@ -46,6 +48,7 @@ __all__ = [
     "footprint",
     "predictions_from_arrays",
     "read_predictions",
+    "relearn",
     "unlearn",
 ]
 

@@ -22,6 +22,7 @@ EXPORTED = {
     "footprint",
     "predictions_from_arrays",
     "read_predictions",
+    "relearn",
     "unlearn",
 }
 

@@ -160,6 +160,35 @@ class RelearnRecord(Record):
                 return item
         raise KeyError(label)
 
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, a row a checkpoint and score; NaN: no interval."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {
+                    "checkpoint": item.label,
+                    "checkpoint_role": item.role,
+                    "name": score.name,
+                    "role": score.role,
+                    "kind": score.kind,
+                    "items": score.items,
+                    "before": score.before,
+                    "after": score.after,
+                    "change": score.after - score.before,
+                    "low": getattr(score.change.row, "low", float("nan")),
+                    "high": getattr(score.change.row, "high", float("nan")),
+                    "reading": str(item.reading),
+                }
+                for item in self.checkpoints
+                for score in item.scores
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        text: str = self.to_frame().to_html(index=False, float_format="{:.3f}".format)
+        return text
+
 
 def reading_of(forget: RoleChange | None, generic: RoleChange | None) -> Reading | Undefined:
     """What a change is: see `Reading`. A change counts when it is at least 0.01 and its interval, where there

@@ -126,6 +126,14 @@ def test_intervals_are_over_the_scored_items(record: Any) -> None:
         assert score.log_before is not None
 
 
+def test_the_record_as_a_frame(record: Any) -> None:
+    frame = record[0].to_frame()
+    assert len(frame) == 3 * 4
+    assert set(frame["kind"]) == {"token probability"}
+    assert (frame["low"] <= frame["change"] + 1e-12).all()
+    assert "<table" in record[0]._repr_html_()
+
+
 def role(name: Any, change: float, low: float | None = None) -> RoleChange:
     bound = Undefined(undefined="one") if low is None else low
     return RoleChange(role=name, before=0.3, after=0.3 + change, change=change, low=bound, high=bound)
