@@ -159,7 +159,8 @@ class TofuSet(Record):
 class TofuScores(Record):
     """One model on one set: means over rows. probability: length-normalised, of the answer; among the choices
     for real authors and world facts. rouge: ROUGE-L recall of the written answer. truth_ratio: mean R;
-    truth: mean max(0, 1 - R). left_out: metric -> rows on which it does not exist.
+    truth: mean max(0, 1 - R). intervals: metric -> row bootstrap of its mean, where there are two rows.
+    left_out: metric -> rows on which it does not exist.
     """
 
     name: TofuSetName
@@ -167,6 +168,7 @@ class TofuScores(Record):
     rouge: float | Undefined
     truth_ratio: float | Undefined
     truth: float | Undefined
+    intervals: dict[str, Interval] = Field(default_factory=dict)
     left_out: dict[str, int] = Field(default_factory=dict)
 
 

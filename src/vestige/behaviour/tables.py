@@ -12,6 +12,7 @@ from vestige.behaviour.records import (
     Loss,
     RoleAccuracy,
     TofuRecord,
+    TofuScores,
 )
 from vestige.contracts import Interval, Undefined
 
@@ -68,7 +69,7 @@ def tofu_rows(record: BehaviourRecord) -> list[tuple[str, ...]]:
                 (
                     label,
                     scores.name,
-                    *(_number(value) for value in (scores.probability, scores.rouge, scores.truth_ratio)),
+                    *(_score(scores, metric) for metric in ("probability", "rouge", "truth_ratio")),
                     *((_number(tofu.utility), _number(p)) if k == 0 else ("", "")),
                 )
             )
@@ -190,6 +191,13 @@ def _bounds(interval: Interval | Undefined, times: float = 1) -> str:
     if isinstance(interval, Undefined):
         return ""
     return f" [{times * interval.low:.1f}, {times * interval.high:.1f}]"
+
+
+def _score(scores: TofuScores, metric: str) -> str:
+    value: float | Undefined = getattr(scores, metric)
+    interval = scores.intervals.get(metric)
+    bounds = f" [{interval.low:.3f}, {interval.high:.3f}]" if interval is not None else ""
+    return f"{_number(value)}{bounds}"
 
 
 def _number(value: float | Undefined, digits: int = 3) -> str:

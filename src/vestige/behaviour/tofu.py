@@ -22,7 +22,7 @@ from vestige.behaviour.records import (
     TofuSettings,
 )
 from vestige.behaviour.writing import written_answers
-from vestige.contracts import Undefined
+from vestige.contracts import Interval, Undefined
 from vestige.data.corpora import Corpus, Document
 from vestige.data.files import file_sha256, read_table
 from vestige.data.language_rows import language_rows
@@ -40,6 +40,7 @@ from vestige.metrics.tofu import (
 )
 from vestige.models.causal_lm import LanguageModel
 from vestige.seeds import digest
+from vestige.statistics import bootstrap_rows, mean_of
 
 __all__ = [
     "NO_ROUGE",
@@ -163,8 +164,8 @@ def row_scores(
     return found, int(stored["truncated"])
 
 
-def tofu_scores(file: TofuFile, rows: Sequence[RowScores]) -> TofuScores:
-    """Means over the rows on which each metric exists, with how many it does not."""
+def tofu_scores(file: TofuFile, rows: Sequence[RowScores], *, draws: int, seed: int) -> TofuScores:
+    """Means over the rows on which each metric exists, with intervals, and on how many it does not."""
     columns: dict[str, list[float | Undefined]] = {
         "probability": [row.probability for row in rows],
         "rouge": [row.rouge for row in rows],
@@ -175,9 +176,23 @@ def tofu_scores(file: TofuFile, rows: Sequence[RowScores]) -> TofuScores:
     missing = {
         name: sum(isinstance(value, Undefined) for value in values) for name, values in columns.items()
     }
+    intervals = {name: _interval(values, draws, seed) for name, values in columns.items()}
     return TofuScores(
-        name=file.name, **means, left_out={name: count for name, count in missing.items() if count}
+        name=file.name,
+        **means,
+        intervals={
+            name: interval for name, interval in intervals.items() if not isinstance(interval, Undefined)
+        },
+        left_out={name: count for name, count in missing.items() if count},
     )
+
+
+def _interval(values: Sequence[float | Undefined], draws: int, seed: int) -> Interval | Undefined:
+    defined = [value for value in values if not isinstance(value, Undefined)]
+    if not defined:
+        return Undefined(undefined="no rows")
+    found = bootstrap_rows({"mean": mean_of(defined)}, draws=draws, seed=seed)["mean"]
+    return found.interval("sampling of questions; one training run of the model")
 
 
 def _mean(values: Sequence[float | Undefined]) -> float | Undefined:
@@ -306,7 +321,9 @@ def tofu_record(
 
     base: the base's rows, for the test's power; oracle: None where there is none to compare with.
     """
-    sets = tuple(tofu_scores(file, rows[file.name]) for file in files)
+    sets = tuple(
+        tofu_scores(file, rows[file.name], draws=settings.draws, seed=settings.seed) for file in files
+    )
     parts: dict[str, float | Undefined] = {}
     for scores in sets:
         parts |= {
