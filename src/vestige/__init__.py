@@ -1,8 +1,8 @@
 """vestige measures what machine unlearning leaves behind.
 
 `compare` gives the verdict on models' probabilities, `footprint` what moved inside a language model,
-`behaviour` what it still answers, `relearn` what comes back; their records have `.to_frame()`, `.to_json()` and a notebook display.
-Nothing heavy is imported before it is used.
+`behaviour` what it still answers, `relearn` what comes back; their records have `.to_frame()`, `.to_json()`
+and a notebook display. Nothing heavy is imported before it is used.
 """
 
 from __future__ import annotations
