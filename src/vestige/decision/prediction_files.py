@@ -95,7 +95,8 @@ def refuse_top_k(subject: str, found: str) -> NoReturn:
         found,
         "the probability of every option in every row (top-1 labels or top-k lists are not enough: distance "
         "to a retrained model, calibration and where probability went need the whole distribution)",
-        "export the softmax over all options: one column p:<option> each, or all of them under 'p' in JSONL",
+        "export the softmax over all options: one column p:<option> each (an array each in .npz), "
+        "or all of them under 'p' in JSONL",
     )
 
 
