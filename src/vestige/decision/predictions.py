@@ -17,6 +17,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige.contracts import Floats, Source, View
+from vestige.decision.prediction_checks import (
+    SUM_TOLERANCE,
+    Objects,
+    check_fields,
+    check_options,
+    check_probabilities,
+    is_null,
+    objects,
+    refuse_repeated,
+    texts,
+)
 from vestige.decision.prediction_files import (
     FIXED,
     OPTION_PREFIX,
@@ -37,12 +48,6 @@ __all__ = [
     "read_predictions",
     "write_predictions",
 ]
-
-SUM_TOLERANCE = 1e-3
-"""Largest accepted distance of a row's sum from 1."""
-VIEWS = ("F", "G", "R")
-
-Objects = NDArray[np.object_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -322,17 +327,17 @@ def _build(raw: RawTable, label: str, path: str) -> Predictions:
     subject = path or label
     if not raw.row_ids:
         raise InputError(subject, "no rows", "at least one row", "check that the export was complete")
-    row_ids = _texts(raw.row_ids, "row_id", subject)
+    row_ids = texts(raw.row_ids, "row_id", subject)
     view, unit, gold = (
-        _texts(values, field, subject, row_ids)
+        texts(values, field, subject, row_ids)
         for field, values in (
             ("view", raw.view),
-            ("unit", ["" if _is_null(value) else value for value in raw.unit]),
+            ("unit", ["" if is_null(value) else value for value in raw.unit]),
             ("gold", raw.gold),
         )
     )
-    options = _texts(raw.options, "option", subject)
-    _check_options(options, subject)
+    options = texts(raw.options, "option", subject)
+    check_options(options, subject)
     if "" in row_ids:
         raise InputError(
             subject,
@@ -340,14 +345,14 @@ def _build(raw: RawTable, label: str, path: str) -> Predictions:
             "a row_id in every row",
             "name every row: models are matched by row_id",
         )
-    _refuse_repeated(row_ids, "row_id", subject)
-    _check_fields(row_ids, view, unit, gold, set(options), subject)
+    refuse_repeated(row_ids, "row_id", subject)
+    check_fields(row_ids, view, unit, gold, set(options), subject)
 
     rows = sorted(range(len(row_ids)), key=row_ids.__getitem__)
     columns = sorted(range(len(options)), key=options.__getitem__)
-    ids = _objects(row_ids)[rows]
+    ids = objects(row_ids)[rows]
     p = np.ascontiguousarray(np.asarray(raw.p, dtype=np.float64)[np.ix_(rows, columns)])
-    deviation = _check_probabilities(p, ids, tuple(options[column] for column in columns), subject)
+    deviation = check_probabilities(p, ids, tuple(options[column] for column in columns), subject)
     sums = p.sum(axis=1)
     # A sum within the rounding of adding C numbers is already 1: leaving it makes renormalising idempotent.
     off = np.abs(sums - 1.0) > len(options) * np.finfo(np.float64).eps
@@ -356,160 +361,11 @@ def _build(raw: RawTable, label: str, path: str) -> Predictions:
     return Predictions(
         label=label,
         row_ids=ids,
-        view=_objects(view)[rows],
-        unit=_objects(unit)[rows],
-        gold=_objects(gold)[rows],
+        view=objects(view)[rows],
+        unit=objects(unit)[rows],
+        gold=objects(gold)[rows],
         options=tuple(options[column] for column in columns),
         p=p,
         max_sum_deviation=deviation,
         path=path,
-    )
-
-
-def _objects(values: list[str]) -> Objects:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
-
-
-def _is_null(value: Any) -> bool:
-    """None, NaN and pandas' NA: how files and frames write an empty cell."""
-    nan = isinstance(value, (float, np.floating)) and np.isnan(value)
-    return value is None or bool(nan) or type(value).__name__ == "NAType"
-
-
-def _texts(values: Sequence[Any], field: str, subject: str, row_ids: list[str] | None = None) -> list[str]:
-    """Text as it is, whole numbers as their digits; anything else is an error naming the row."""
-    texts: list[str] = []
-    for position, value in enumerate(values):
-        if isinstance(value, str):
-            texts.append(str(value))
-        elif isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-            texts.append(str(int(value)))
-        else:
-            where = f"row {shown(row_ids[position])}" if row_ids else f"number {position + 1}"
-            raise InputError(
-                subject, f"{field} {shown(repr(value))} in {where}", "text", f"write every {field} as text"
-            )
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError:
-        raise InputError(
-            subject,
-            f"half a surrogate pair in a value of {field}",
-            "valid Unicode text",
-            "check the export's encoding",
-        ) from None
-    return texts
-
-
-def _refuse_repeated(names: list[str], field: str, subject: str) -> None:
-    if len(set(names)) == len(names):
-        return
-    seen: set[str] = set()
-    repeated = list(dict.fromkeys(name for name in names if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
-    raise InputError(
-        subject,
-        f"{field} given more than once: {first_five(repeated)}",
-        f"each {field} once",
-        "remove duplicates",
-    )
-
-
-def _check_options(options: list[str], subject: str) -> None:
-    if "" in options:
-        raise InputError(
-            subject, "an option without a name", "a name for every option", "name the column p:<option>"
-        )
-    _refuse_repeated(options, "option", subject)
-    if len(options) < 2:
-        refuse_top_k(subject, f"one option in all ({first_five(options)})" if options else "no option")
-
-
-def _check_fields(
-    row_ids: list[str], view: list[str], unit: list[str], gold: list[str], options: set[str], subject: str
-) -> None:
-    wrong = [row for row, name in zip(row_ids, view, strict=True) if name not in VIEWS]
-    if wrong:
-        found = first_five(dict.fromkeys(name for name in view if name not in VIEWS))
-        raise InputError(
-            subject,
-            f"view {found} on {len(wrong)} row(s): {first_five(wrong)}",
-            "view F, G or R",
-            "F: deleted training rows; G: unseen rows of the deleted units; R: the other evaluation rows",
-        )
-    outside = [row for row, name in zip(row_ids, gold, strict=True) if name not in options]
-    if outside:
-        found = first_five(dict.fromkeys(name for name in gold if name not in options))
-        raise InputError(
-            subject,
-            f"gold {found} outside the options on {len(outside)} row(s): {first_five(outside)}",
-            "gold among the options",
-            f"did you mean option {shown(close)}?"
-            if (close := closest(next(name for name in gold if name not in options), options))
-            else "give every option of the schema a probability, the gold option included",
-        )
-    unnamed = [row for row, v, u in zip(row_ids, view, unit, strict=True) if not u and v != "R"]
-    if unnamed:
-        raise InputError(
-            subject,
-            f"no unit on {len(unnamed)} row(s) of F or G: {first_five(unnamed)}",
-            "the deleted unit of each row (class, cluster, customer)",
-            "for class deletion write the gold option as unit",
-        )
-
-
-def _check_probabilities(p: Floats, row_ids: Objects, options: tuple[str, ...], subject: str) -> float:
-    """The largest distance of a row's sum from 1. Raises InputError."""
-    absent = np.isnan(p)
-    if absent.any():
-        _refuse_absent(absent, row_ids, options, subject)
-    for bad, what in ((~np.isfinite(p), "infinite"), (p < 0, "negative")):
-        if bad.any():
-            rows = np.flatnonzero(bad.any(axis=1))
-            option = options[int(np.flatnonzero(bad[rows[0]])[0])]
-            raise InputError(
-                subject,
-                f"{what} probabilities on {len(rows)} row(s): {first_five(row_ids[rows])} "
-                f"(first: option {shown(option)})",
-                "probabilities in [0, 1]",
-                "export probabilities, not logits or log-probabilities",
-            )
-    with np.errstate(over="ignore"):
-        deviation = np.abs(p.sum(axis=1) - 1.0)
-    wrong = np.flatnonzero(deviation > SUM_TOLERANCE + 1e-12)
-    if len(wrong):
-        counts = (p[wrong] > 0).sum(axis=1)
-        if len(wrong) == len(p) and counts.max() == counts.min() < len(options):
-            refuse_top_k(
-                subject, f"{counts[0]} of {len(options)} options above 0 and sums that are not 1 in every row"
-            )
-        with np.errstate(over="ignore"):
-            sums = ", ".join(f"{shown(row_ids[row])} ({p[row].sum():.6g})" for row in wrong[:5])
-        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        raise InputError(
-            subject,
-            f"probabilities that do not sum to 1 on {len(wrong)} row(s): {sums}{more}",
-            f"sums within {SUM_TOLERANCE:g} of 1",
-            "these are percentages: divide by 100"
-            if (deviation[wrong] > 98).all() and (deviation[wrong] < 100).all()
-            else "export the full distribution over all options",
-        )
-    return float(deviation.max())
-
-
-def _refuse_absent(
-    absent: NDArray[np.bool_], row_ids: Objects, options: tuple[str, ...], subject: str
-) -> None:
-    rows = np.flatnonzero(absent.any(axis=1))
-    given = (~absent).sum(axis=1)
-    if len(rows) == len(row_ids) and given.max() == given.min():
-        refuse_top_k(subject, f"{given[0]} of {len(options)} options in every row")
-    names = [options[column] for column in np.flatnonzero(absent.any(axis=0))]
-    raise InputError(
-        subject,
-        f"missing or NaN probabilities on {len(rows)} row(s): {first_five(row_ids[rows])}; options: "
-        f"{first_five(names)}",
-        "a probability for every row and option",
-        "export the full distribution over all options",
     )
