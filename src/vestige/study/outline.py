@@ -50,7 +50,8 @@ class Pace:
 
 @dataclass(frozen=True)
 class Outline:
-    """One planned piece of work. state: "done", "to do", or "after the gate", which decides what is deleted.
+    """One planned piece of work. state: "done", "to do", or "after the gate", which decides what is
+    deleted of whole classes and associations.
 
     cost: work in training rows. share: pieces of equal share are made once. hours: device hours, about; None
     where nothing is known of the model's size.
@@ -138,7 +139,7 @@ def _outline(
             Outline(
                 kind=kind,
                 label=label,
-                state="done" if done else "after the gate" if unknown else "to do",
+                state="done" if done else "after the gate" if unknown and plan.deletion.gated else "to do",
                 cost=work,
                 share=digest(kind, base, *(canonical(part) for part in share)),
                 arm=plan.arm,

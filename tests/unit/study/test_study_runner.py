@@ -359,6 +359,15 @@ def test_an_outline_names_everything_and_writes_nothing(
     assert [item.state for item in done if item.kind in ("full", "assessment")] == ["done"] * 3
 
 
+def test_an_outline_of_an_ungated_deletion_waits_for_no_gate(
+    make_plan: Make, tmp_path: Path, execution: Execution
+) -> None:
+    plan = make_plan(deletion={"granularity": "custom", "where": ["customer_id=3", "customer_id=4"]})
+    found = outline(plan, tmp_path / "new", execution=execution)
+    assert {item.kind for item in found} == {"full", "oracle", "unlearned", "assessment"}
+    assert {item.state for item in found} == {"to do"}
+
+
 def test_status_names_what_is_missing(small: Path) -> None:
     assert study_status(small).count("missing") == 0
     plan = json.loads((small / "plan.json").read_text())
