@@ -78,7 +78,7 @@ def read_partition(sources: Mapping[str, Files], *, per_subject: int | None = No
         found += _mmlu(key, files) if key == MMLU else _named(key, files)
     forgotten = {subject.topic for subject in found if subject.role == "forget"}
     if MMLU in sources:
-        own = set(MMLU_ADJACENT) - forgotten if forgotten - {ALL} else set()
+        own = _not_forgotten(forgotten)
         found = [s for s in found if not (s.role == "adjacent" and s.topic in own and _of_mmlu(s))]
     _check(found)
     ordered = sorted(found, key=lambda subject: ROLES.index(subject.role))
@@ -115,6 +115,10 @@ def partition_warnings(subjects: Sequence[Subject], sources: Mapping[str, Files]
     generic = sum(subject.role == "generic" for subject in subjects)
     if MMLU in sources and generic != MMLU_GENERIC:
         lines.append(f"{generic} generic subjects instead of MMLU's {MMLU_GENERIC}")
+    topics = {subject.topic for subject in subjects if subject.role == "forget"}
+    for topic in sorted(_not_forgotten(topics)) if MMLU in sources else ():
+        names = ", ".join(MMLU_ADJACENT[topic])
+        lines.append(f"{names} of MMLU left out: no forget questions on {topic}")
     prompts: dict[str, Role] = {}
     shared: set[str] = set()
     for subject in subjects:
@@ -162,6 +166,11 @@ def _mmlu(key: str, files: Files) -> list[Subject]:
             role: Role = "adjacent" if name in beside else "generic"
             found.append(_subject(role, beside.get(name, ALL), name, path, questions))
     return found
+
+
+def _not_forgotten(topics: set[str]) -> set[str]:
+    """MMLU's adjacent topics that no forget question is about, where forget questions name topics."""
+    return set(MMLU_ADJACENT) - topics if topics - {ALL} else set()
 
 
 def _of_mmlu(subject: Subject) -> bool:
