@@ -276,7 +276,11 @@ def show(
     if study is None:
         for name in shipped:
             found = load_study(name)
-            arms = f"; arms {', '.join(found.arms)}" if found.sweeps else ""
+            arms = ""
+            if found.sweeps:
+                arms = (
+                    f"; {len(found.arms)} arms" if len(found.arms) > 6 else f"; arms {', '.join(found.arms)}"
+                )
             typer.echo(f"{name} ({found.plan.stage}): {found.plan.about or found.plan.dataset.name}{arms}")
         for name in language:
             typer.echo(f"{name} (language model): {load_language_study(name).about}")
@@ -396,13 +400,14 @@ def _dry_run(study: Study, folder: Path, as_json: bool) -> None:
         if item.arm != arm:
             arm = item.arm
             typer.echo(f"\n{arm}:")
-        rows = f", about {item.cost:,.0f} training rows" if item.cost else ""
+        rows = f", about {item.cost:,.0f} rows through the model" if item.cost else ""
         typer.echo(f"{item.state:<15} {item.kind:<10} {item.label}{rows if item.state != 'done' else ''}")
     shared = f", {total.distinct} of them different" if total.distinct < total.trainings else ""
     hours = "an unknown time" if total.hours is None else _hours(total.hours)
     typer.echo(
-        f"\n{total.cells} cells; {total.trainings} trainings and unlearnings{shared}, {total.done} done; "
-        f"at most {total.rows:,.0f} training rows of work, {hours} on one device"
+        f"\n{total.cells} cell{'s' if total.cells != 1 else ''}; {total.trainings} trainings and "
+        f"unlearnings{shared}, {total.done} done; "
+        f"at most {total.rows:,.0f} rows through the model (rows x epochs), {hours} on one idle device"
     )
     for basis in total.basis[:3]:
         typer.echo(f"Time from: {basis}")
@@ -412,7 +417,10 @@ def _dry_run(study: Study, folder: Path, as_json: bool) -> None:
 
 
 def _hours(hours: float) -> str:
-    return f"about {hours:,.1f} hours" if hours >= 1 else f"about {max(1, round(hours * 60))} minutes"
+    minutes = max(1, round(hours * 60))
+    return (
+        f"about {hours:,.1f} hours" if hours >= 1 else f"about {minutes} minute{'s' if minutes > 1 else ''}"
+    )
 
 
 def _print_audit(report: AuditReport) -> None:

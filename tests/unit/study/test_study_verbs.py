@@ -155,7 +155,7 @@ def test_status_and_dry_run_in_words(
     assert "done         oracle     oracle of bundle 01, seed 42" in shown
     assert run(["study", "run", str(study()), "--out", str(tmp_path / "new"), "--dry-run"]) == 0
     shown = capsys.readouterr().out
-    assert "to do           full       full model, seed 17, about 24,000 training rows" in shown
+    assert "to do           full       full model, seed 17, about 24,000 rows through the model" in shown
     assert "Nothing was written" in shown
     assert not (tmp_path / "new").exists()
 
