@@ -3,7 +3,8 @@
 On every seed a tiny model is trained on generated text and two adapters teach it fictitious facts (F, A).
 Cases against that model: itself; a change of rank 1 in one matrix; F's adapter taken away, which is exact
 unlearning; weight noise above and below 8-bit storage; weights drawn anew; an estimator broken on purpose.
-Settings are fixed here, so that a result can be compared with the stored one.
+Settings are fixed here, the same for every seed, so that a result can be compared with the stored one. They
+were chosen on seeds above 100; the stored result is of seeds 1 to 20.
 """
 
 from __future__ import annotations
@@ -76,11 +77,11 @@ class SelfTestSettings(Record):
     noise: float = 0.05
     faint: float = 0.001
     cases: tuple[str, ...] = ("null", "rank-1", "removal", "noise", "faint noise", "destroyed", "broken")
-    tiny: TinySettings = TinySettings()
+    tiny: TinySettings = TinySettings(layers=1)
     injection: InjectionSettings = InjectionSettings(
         fit=FitSettings(epochs=24, batch_size=16, learning_rate=1e-2), replay=True
     )
-    calibration: CalibrationSettings = CalibrationSettings(coordinates=2**12, draws=100)
+    calibration: CalibrationSettings = CalibrationSettings(coordinates=2**10, draws=100)
 
 
 SHORT = SelfTestSettings(seeds=(1, 2), needed=2, cases=("null", "rank-1", "removal", "broken"))
