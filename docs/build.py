@@ -15,7 +15,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import statistics
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -23,6 +25,7 @@ from typing import Any
 
 from vestige.attacks import ATTACKS
 from vestige.contracts import Assessment, Estimate, Undefined
+from vestige.footprint.judgements import SelfTest
 from vestige.methods import METHODS
 from vestige.metrics import METRICS, SEED_METRICS
 from vestige.report.paper import read_paper
@@ -134,6 +137,67 @@ def assessments(study: str) -> list[Assessment]:
         Assessment.model_validate_json(path.read_text(encoding="utf-8"))
         for path in sorted(folder.glob("*.json"))
     ]
+
+
+def arms(study: str) -> dict[str, list[Assessment]]:
+    """Arm -> its stored assessments under all options; "" for a study without arms."""
+    folder = RECORDS / study
+    found = run_folders(folder) if (folder / "sweep.json").is_file() else {"": folder}
+    return {
+        arm: [
+            item
+            for path in sorted((place / "assessments").glob("*.json"))
+            if (item := Assessment.model_validate_json(path.read_text(encoding="utf-8"))).candidates == "S0"
+        ]
+        for arm, place in found.items()
+    }
+
+
+def displacement(study: str) -> str:
+    """How far retraining moved the full model, by arm, beside the noise floor; what the oracle still knows."""
+    header = (
+        "arm",
+        "request",
+        "rows F / G",
+        "units",
+        "D0 F",
+        "D0 G",
+        "noise of full models F / G",
+        "gate",
+        "full accuracy R %",
+        "accuracy of the oracle F / G %",
+    )
+    rows = []
+    for arm, items in arms(study).items():
+        for item in items:
+            full = next(model for model in item.models if model.role == "full")
+            oracle = next(model for model in item.models if model.role == "oracle")
+            count = {view.view: view for view in item.views}
+            floors = [item.noise.get(f"noise_full.{view}") for view in ("F", "G")]
+            request = item.provenance["request"]
+            deleted = [
+                shown(
+                    oracle.metrics.get(f"{'forgotten_accuracy' if item.forgotten else 'accuracy'}.{view}"),
+                    1,
+                    percent=True,
+                )
+                for view in ("F", "G")
+            ]
+            rows.append(
+                (
+                    arm or item.name,
+                    f"bundle {request['bundle']}, seed {item.provenance['seed']}",
+                    f"{count['F'].rows} / {count['G'].rows}",
+                    str(request["deleted_units"]),
+                    shown(full.metrics.get("displacement.F")),
+                    shown(full.metrics.get("displacement.G")),
+                    " / ".join(shown(floor) for floor in floors),
+                    item.intervention_gate,
+                    shown(full.metrics.get("accuracy.R"), 1, percent=True),
+                    " / ".join(deleted),
+                )
+            )
+    return table(header, rows)
 
 
 def facts(study: str) -> dict[str, Any]:
@@ -253,6 +317,51 @@ def simulations() -> dict[str, Any]:
     return loaded
 
 
+@cache
+def known_answers() -> SelfTest:
+    """The stored self-test of the footprint."""
+    path = RECORDS / "footprint-selftest" / "selftest.json"
+    return SelfTest.model_validate_json(path.read_text(encoding="utf-8"))
+
+
+def selftest_rates() -> str:
+    """One row a case: what it is, hits, the outcomes, and what the published rule says of the same models."""
+    found = known_answers()
+    total = len(found.seeds)
+    rows = []
+    for name, hits in found.hits.items():
+        own = [item for item in found.cases if item.case == name]
+        expected = own[0].expected
+        outcomes, paper = (
+            ", ".join(f"{value} {n}" for value, n in Counter(values).most_common())
+            for values in ([item.outcome for item in own], [item.paper for item in own])
+        )
+        shifts = [
+            f"{statistics.median(values):.2f}"
+            if (values := [v for item in own if (v := item.measured.get(f"cofi_{c}")) is not None])
+            else "-"
+            for c in ("F", "A", "G")
+        ]
+        wanted = "any but no-op" if len(expected) > 1 else f"`{expected[0]}`"
+        rows.append((name, wanted, f"{hits} of {total}", outcomes, " / ".join(shifts), paper))
+    header = ("case", "expected", "as expected", "found", "CoFi F / A / G %, medians", "published rule")
+    return table(header, rows)
+
+
+def selftest_gates() -> str:
+    """One row a gate of the injection: what is needed, and the accuracies over the seeds."""
+    gates = known_answers().gates.values()
+    rows = []
+    for model in ("base", "oracle", "injected"):
+        for group in ("f", "a"):
+            values = sorted(getattr(gate, f"{model}_{group}") for gate in gates)
+            learned = model == "injected" or (model, group) == ("oracle", "a")
+            needed = "above 0.90" if learned else f"up to {next(iter(gates)).chance_bound:.2f}"
+            span = f"{values[0]:.2f} / {statistics.median(values):.2f} / {values[-1]:.2f}"
+            rows.append((model, group.upper(), needed, span))
+    return table(("model", "facts", "needed", "accuracy, least / median / largest"), rows)
+
+
 def percentage(share: dict[str, float]) -> str:
     """`2.5 +- 0.3`: a share and its standard error in percent."""
     return f"{100 * share['share']:.1f} ± {100 * share['error']:.1f}"
@@ -343,8 +452,11 @@ def parts() -> dict[str, Callable[[], str]]:
         "acceptance rates": acceptance_rates,
         "equivalence rates": equivalence_rates,
         "shift rates": shift_rates,
+        "footprint self-test": selftest_rates,
+        "footprint self-test gates": selftest_gates,
     }
     for study in sorted(path.parent.name for path in RECORDS.glob("*/facts.json")):
+        made[f"displacement {study}"] = partial(displacement, study)
         for number in numbered(study):
             made[f"table {number.lower()} {study}"] = partial(paper, study, number)
         for name, part in (
@@ -404,14 +516,22 @@ def make_facts(run: Path, commands: Sequence[str]) -> dict[str, str]:
         or "none",
         **({"arms": ", ".join(run_folders(run))} if len(runs) > 1 else {}),
         **({"scale": plan["scale"]} if plan.get("scale") else {}),
-        "seeds": f"evaluated {plan.get('seeds', [17])}, further full models {plan.get('noise_seeds', [])}, "
-        f"further oracles {plan.get('oracle_seeds', [])}",
+        "seeds": "; ".join(dict.fromkeys(seeds_of(run) for run in runs)),
         "training": ", ".join(f"{key} {value}" for key, value in plan.get("training", {}).items()),
         **node_facts(runs),
         "machine": f"{environment['machine']}, {environment['device']}, one thread a worker, busy with other "
         "work at the same time: the minutes are no measure of speed",
         "versions": ", ".join(f"{key} {value}" for key, value in environment["packages"].items()),
     }
+
+
+def seeds_of(run: Path) -> str:
+    """Which seeds a run folder has models of."""
+    plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
+    return (
+        f"evaluated {plan.get('seeds', [17])}, further full models {plan.get('noise_seeds', [])}, "
+        f"further oracles {plan.get('oracle_seeds', [])}"
+    )
 
 
 def placeless(value: Any) -> Any:
