@@ -37,6 +37,7 @@ from vestige.language_study.relearn import relearn
 from vestige.language_study.table import study_rows
 from vestige.language_study.texts import joined_text, text_file
 from vestige.methods import METHODS
+from vestige.models.backbones import content_hash, resolve_backbone
 from vestige.models.causal_lm import load_language_model
 from vestige.seeds import digest
 from vestige.unlearning.run import finetune, unlearn
@@ -202,12 +203,16 @@ def _start(run: _Run) -> None:
         raise InputError(
             f"study '{plan.name}'", "model: tiny", "a model", "tiny goes with an injection alone"
         )
-    run.folders["base"], run.keys["base"] = plan.model, digest("model", plan.model)[:16]
+    kind, location = resolve_backbone(plan.model)
+    content = content_hash(location) if kind != "hub" else ""
+    run.folders["base"], run.keys["base"] = plan.model, digest("model", plan.model, content)[:16]
     for name, part in (("base", plan.finetune), ("oracle", plan.oracle)):
         if part is None:
             continue
         data = joined_text(part.data, run.files, run.root / "texts")
-        key = digest("finetune", plan.model, file_sha256(data), json.dumps(part.settings), plan.seed)[:16]
+        key = digest(
+            "finetune", plan.model, content, file_sha256(data), json.dumps(part.settings), plan.seed
+        )[:16]
         folder = run.root / "nodes" / f"finetune-{key}"
         title = "fine-tuning" if name == "base" else "oracle"
         with run.stage(title, key, folder, taken=(folder / "finetune.json").is_file()) as share:

@@ -114,7 +114,7 @@ def test_shipped_studies_run_from_end_to_end_on_stand_ins(
     labels = [row.label for row in record.rows]
     assert labels[0] == "base"
     assert ("oracle" in labels) == (plan.oracle is not None)
-    rows = list(csv.DictReader((tmp_path / "table.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))
     assert [row["label"] for row in rows] == labels
     for row in record.rows:
         assert not isinstance(row.recovery, Undefined)

@@ -250,7 +250,7 @@ def test_correlations_of_a_folder_and_of_a_table(
     assert "CoFi on forget text with recovery, all checkpoints (n = 4)" in said
     assert "without globally-destructive ones (n = 3)" in said
     assert "no interval" in said
-    rows = list(csv.DictReader((tmp_path / "correlations.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "correlations.csv").read_text().splitlines()))
     assert {"cofi-recovery", "cofi-loss", "gaps"} <= {row["key"] for row in rows}
     table = tmp_path / "table.csv"
     lines = [f"{i},{i}.5,{i * i},x" for i in range(1, 7)]

@@ -21,6 +21,8 @@ from vestige.report.words import cut, short
 __all__ = ["WayRow", "way"]
 
 CAPTION = "Moved, behaves, returns"
+_TICKS = (0.0, 1.5, 6.0, 25.0, 100.0, 400.0)
+"""Fewer than a whole figure's, for a narrow column."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +64,9 @@ def way(rows: Sequence[WayRow], *, key: str) -> Panel | None:
             axes.set_ylim(len(ordered) - 0.5, -0.5)
             known = [value for row in ordered if (value := read(row)) is not None]
             if place == 0:
-                shift_axes(axes, "x", top_of(known))
+                top = top_of(known)
+                shift_axes(axes, "x", top)
+                axes.set_xticks([tick for tick in _TICKS if tick <= top])
                 axes.set_yticks(range(len(ordered)), [cut(row.checkpoint, 17) for row in ordered], fontsize=9)
                 axes.tick_params(axis="y", length=0, labelcolor=INK)
                 legend(axes, items, columns=2)
