@@ -20,16 +20,17 @@ __all__ = ["harness_answers", "harness_task"]
 
 
 def harness_task(name: str, file: Path) -> dict[str, Any]:
-    """A zero-shot multiple-choice task of the harness over a local JSONL with prompt, letters and right."""
+    """A zero-shot multiple-choice task of the harness over a local JSONL with prompt, letters and right: the names of
+    its columns, so that no text of a question is read as a template."""
     return {
         "task": name,
         "dataset_path": "json",
         "dataset_kwargs": {"data_files": {"test": str(file)}, "cache_dir": str(file.parent / "cache")},
         "test_split": "test",
         "output_type": "multiple_choice",
-        "doc_to_text": "{{prompt}}",
-        "doc_to_choice": "{{letters}}",
-        "doc_to_target": "{{right}}",
+        "doc_to_text": "prompt",
+        "doc_to_choice": "letters",
+        "doc_to_target": "right",
         "target_delimiter": " ",
         "num_fewshot": 0,
         "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
@@ -74,6 +75,10 @@ def harness_answers(
             num_fewshot=0,
             bootstrap_iters=0,
             log_samples=True,
+            random_seed=None,  # the harness would seed globals
+            numpy_random_seed=None,
+            torch_random_seed=None,
+            fewshot_random_seed=None,
         )
     samples = _samples(found, task, len(questions))
     losses = tuple(tuple(-float(response[0]) for response in sample["filtered_resps"]) for sample in samples)

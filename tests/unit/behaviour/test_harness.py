@@ -92,6 +92,7 @@ def test_the_task_and_the_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.chance == 0.25
     (call,) = seen
     assert call["num_fewshot"] == 0
+    assert call["torch_random_seed"] is None
     assert call["task"]["task"] == "vestige_bio___a"
     assert call["task"]["output_type"] == "multiple_choice"
     assert not Path(call["task"]["dataset_kwargs"]["data_files"]["test"]).exists()
