@@ -129,6 +129,13 @@ class CheckpointRelearning(Record):
     seconds: float = 0.0
     failed: Undefined | None = None
 
+    @property
+    def said(self) -> str:
+        """The reading in words; what base and oracle gain is learned, nothing returns to them."""
+        if isinstance(self.reading, Undefined) or self.role == "unlearned" or self.reading == "repair":
+            return str(self.reading)
+        return "nothing learned" if self.reading == "no return" else "learned anew"
+
     def change(self, role: Role) -> RoleChange | None:
         """The change on a role; None where nothing of it was scored."""
         return next((item for item in self.roles if item.role == role), None)

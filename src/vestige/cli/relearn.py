@@ -163,7 +163,7 @@ def relearn_line(item: Any) -> str:
     for role in item.roles:
         interval = "" if hasattr(role.low, "undefined") else f" [{role.low:+.3f}, {role.high:+.3f}]"
         parts.append(f"{role.role} {role.before:.3f} to {role.after:.3f} ({role.change:+.3f}{interval})")
-    return f"{item.reading}: {'; '.join(parts)}"
+    return f"{item.said}: {'; '.join(parts)}"
 
 
 def correlate(

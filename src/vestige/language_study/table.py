@@ -88,5 +88,5 @@ def _returned(record: RelearnRecord | None, label: str) -> dict[str, Any]:
         "relearn_after": change.after,
         "recovery": change.change,
         "beyond": found.beyond_oracle,
-        "reading": str(found.reading),
+        "reading": found.said,
     }

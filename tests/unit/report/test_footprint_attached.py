@@ -209,6 +209,8 @@ def test_the_page_shows_what_behaves_and_what_returns(folder: Path, tmp_path: Pa
     assert "a broken model was repaired" in page
     assert "Moved, behaves, returns" in page
     assert "Before and after relearning" in page
+    assert "learned anew" in page
+    assert "nothing learned" in page
     assert "globally-destructive" in page
     assert "45 of 90 documents held out" in page
     assert "Not run: no relearning attack" not in page

@@ -267,7 +267,7 @@ def _beyond(item: CheckpointRelearning) -> Cell:
 
 
 def _reading(item: CheckpointRelearning) -> Cell:
-    return lost_cell(item.reading) if isinstance(item.reading, Undefined) else text_cell(item.reading)
+    return lost_cell(item.reading) if isinstance(item.reading, Undefined) else text_cell(item.said)
 
 
 def _budget(attack: RelearnRecord) -> Iterator[tuple[str, str]]:
