@@ -20,8 +20,10 @@ __all__ = ["harness_answers", "harness_task"]
 
 
 def harness_task(name: str, file: Path) -> dict[str, Any]:
-    """A zero-shot multiple-choice task of the harness over a local JSONL with prompt, letters and right: the names of
-    its columns, so that no text of a question is read as a template."""
+    """A zero-shot multiple-choice task of the harness over a local JSONL with prompt, letters and right.
+
+    Fields name columns, so that no text of a question is read as a template.
+    """
     return {
         "task": name,
         "dataset_path": "json",
