@@ -48,7 +48,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, own in (("asked", ["x"]), ("mmlu", subjects)):
         asked = [
             {
-                "question": POOL[(i * 3 + k) % len(POOL)], "choices": POOL[i : i + 4], "answer": k % 4,
+                "question": POOL[(i * 3 + k) % len(POOL)], "choices": [POOL[(i + j) % len(POOL)] for j in range(4)], "answer": k % 4,
                 "subject": one,
             }
             for i, one in enumerate(own)
