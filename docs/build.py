@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from vestige.attacks import ATTACKS
-from vestige.contracts import Assessment, Estimate, Undefined
+from vestige.attacks.records import RecoveryRecord
+from vestige.contracts import Assessment, Estimate, Interval, Undefined
 from vestige.footprint.judgements import SelfTest
 from vestige.methods import METHODS
 from vestige.metrics import METRICS, SEED_METRICS
@@ -197,6 +198,53 @@ def displacement(study: str) -> str:
                     " / ".join(deleted),
                 )
             )
+    return table(header, rows)
+
+
+def recoveries(study: str) -> list[RecoveryRecord]:
+    """The stored recovery records of a study, in order of place."""
+    return [
+        RecoveryRecord.model_validate_json(path.read_text(encoding="utf-8"))
+        for path in sorted((RECORDS / study).rglob("recovery/*.json"))
+    ]
+
+
+def both_intervals(item: Estimate | None) -> str:
+    """A value with its row interval, then its unit interval."""
+    if item is None or isinstance(item.value, Undefined) or not isinstance(item.unit, Interval):
+        return shown(item)
+    return f"{shown(item)}; over classes [{item.unit.low:.3f}, {item.unit.high:.3f}]"
+
+
+def recovery_pooled(study: str) -> str:
+    """Contrasts of each population, pooled over budgets and adaptation seeds, and the direct ones."""
+    rows = []
+    for record in recoveries(study):
+        for item in record.pooled:
+            got = item.contrasts
+            cells = [both_intervals(got.get(name)) for name in ("g_abs", "g_adj", "g_headroom")]
+            rows.append((record.label, item.population, *cells))
+        for control in record.controls:
+            if control.k is None:
+                cells = ["-", both_intervals(control.difference), "-"]
+                rows.append((record.label, f"{control.name} (difference)", *cells))
+    return table(("model", "rows", "absolute", "adjusted", "headroom"), rows)
+
+
+def fresh_heads(study: str) -> str:
+    """Forgotten accuracy and retained accuracy of new heads on each frozen backbone, least and largest."""
+    names = ("forgotten_accuracy.F", "forgotten_accuracy.G", "accuracy.R")
+    rows = []
+    for record in recoveries(study):
+        for checkpoint in dict.fromkeys(item.checkpoint for item in record.fresh_heads):
+            own = [item.metrics for item in record.fresh_heads if item.checkpoint == checkpoint]
+            spans = []
+            for name in names:
+                values = [v for item in own if isinstance(v := item[name].value, float)]
+                spans.append(f"{100 * min(values):.1f} to {100 * max(values):.1f}" if values else "-")
+            label = record.label if checkpoint == "unlearned" else checkpoint
+            rows.append((label, str(len(own)), *spans))
+    header = ("backbone", "heads", "accuracy F %", "accuracy G %", "accuracy R %")
     return table(header, rows)
 
 
@@ -457,6 +505,9 @@ def parts() -> dict[str, Callable[[], str]]:
     }
     for study in sorted(path.parent.name for path in RECORDS.glob("*/facts.json")):
         made[f"displacement {study}"] = partial(displacement, study)
+        if recoveries(study):
+            made[f"recovery {study}"] = partial(recovery_pooled, study)
+            made[f"fresh heads {study}"] = partial(fresh_heads, study)
         for number in numbered(study):
             made[f"table {number.lower()} {study}"] = partial(paper, study, number)
         for name, part in (
