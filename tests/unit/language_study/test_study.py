@@ -48,12 +48,14 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, own in (("asked", ["x"]), ("mmlu", subjects)):
         asked = [
             {
-                "question": POOL[(i * 3 + k) % len(POOL)], "choices": [POOL[(i + j) % len(POOL)] for j in range(4)], "answer": k % 4,
+                "question": POOL[(i * 3 + k) % len(POOL)],
+                "choices": [POOL[(i + j) % len(POOL)] for j in range(4)],
+                "answer": k % 4,
                 "subject": one,
             }
             for i, one in enumerate(own)
             for k in range(6 if name == "asked" else 1)
-        ]  # fmt: skip
+        ]
         for row in asked:
             if name == "asked":
                 del row["subject"]
