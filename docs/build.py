@@ -155,7 +155,7 @@ def arms(study: str) -> dict[str, list[Assessment]]:
 
 
 def displacement(study: str) -> str:
-    """How far retraining moved the full model, by arm, beside the noise floor; what the oracle still knows."""
+    """How far retraining moved the full model, arm by arm, beside the noise floor; what the oracle knows."""
     header = (
         "arm",
         "request",
@@ -209,8 +209,10 @@ def recoveries(study: str) -> list[RecoveryRecord]:
     ]
 
 
-def both_intervals(item: Estimate | None) -> str:
+def both_intervals(item: Estimate | Undefined | None) -> str:
     """A value with its row interval, then its unit interval."""
+    if isinstance(item, Undefined):
+        return str(item)
     if item is None or isinstance(item.value, Undefined) or not isinstance(item.unit, Interval):
         return shown(item)
     return f"{shown(item)}; over classes [{item.unit.low:.3f}, {item.unit.high:.3f}]"
