@@ -11,7 +11,10 @@ from pathlib import Path
 
 from vestige.errors import InputError
 
-__all__ = ["atomic_path", "reading", "writable_folder", "write_bytes", "write_text"]
+__all__ = ["atomic_path", "drop_unfinished", "reading", "writable_folder", "write_bytes", "write_text"]
+
+UNFINISHED = ".vestige-"
+"""How the names of files begin that are being written; a kill may leave one."""
 
 
 @contextmanager
@@ -45,7 +48,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".vestige-", suffix=path.suffix)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED, suffix=path.suffix)
         os.close(handle)
         temporary = Path(name)
         try:
@@ -55,6 +58,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def drop_unfinished(folder: Path) -> None:
+    """Remove what killed writers left below a folder. Nothing else may be writing there."""
+    for path in folder.rglob(f"{UNFINISHED}*"):
+        if path.is_file():
+            path.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -61,6 +61,8 @@ def files(folder: Folder) -> Finding:
         hidden = next((part for part in Path(name).parts if part.startswith(".")), "")
         if hidden.startswith((".part-", ".progress-", ".lock-")):
             unfinished.add(hidden)
+        elif path.is_file() and path.name.startswith(".vestige-"):
+            found.noted.append(f"{name}: a file that a killed run was writing; the next run removes it")
         elif name == ".lock":
             found.need(path.stat().st_size == 0, ".lock was changed")
         elif path.is_file() and Path(name).parts[0] == IMPORTED:

@@ -105,7 +105,7 @@ def clusters_of(setting: Setting, store: Store) -> Clustering:
     """
     node = embeddings_node(setting)
     if store.has(CLUSTERS):
-        kept = Clustering.model_validate(store.json(CLUSTERS))
+        kept = store.read(CLUSTERS, Clustering)
         if (kept.data_sha256, kept.encoder) == (setting.data.sha256, node.identity["encoder"]):
             return kept
     made = cluster_intents(setting.data, stored_embed(setting, store), str(node.identity["encoder"]))

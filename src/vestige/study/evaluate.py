@@ -148,8 +148,8 @@ def assess_cell(
     if utility:
         inputs.append({label: {k: str(v) for k, v in item.items()} for label, item in utility.items()})
     provenance["inputs"] = digest(canonical(inputs))
-    if store.has(name):
-        old = Assessment.model_validate(store.json(name))
+    if store.intact(name):
+        old = store.read(name, Assessment)
         if old.provenance.get("inputs") == provenance["inputs"]:
             return old
     for label, node in present.items():

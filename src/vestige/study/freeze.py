@@ -78,7 +78,7 @@ def matched_name(target: float) -> str:
 def _tuned(store: Store) -> tuple[Plan, Tuning]:
     if not store.has(TUNING):
         raise InputError(str(store.root), "no tuning.json", "a tuned study", "run `vestige study tune` first")
-    return Plan.model_validate(store.json("plan.json")), Tuning.model_validate(store.json(TUNING))
+    return store.read("plan.json", Plan), store.read(TUNING, Tuning)
 
 
 def _target(store: Store, target: float | None) -> float:
@@ -176,7 +176,7 @@ def _record(
 ) -> Frozen:
     bundles: dict[str, str] = {}
     if store.has("bundles.json"):
-        drawn = BundlePlan.model_validate(store.json("bundles.json"))
+        drawn = store.read("bundles.json", BundlePlan)
         bundles = {label: hash_units(units) for label, units in drawn.bundles.items()}
         bundles |= drawn.reserved
     else:
@@ -206,7 +206,7 @@ def _record(
 def _written(store: Store, name: str, record: Frozen) -> Frozen:
     """Write the record, or keep the one that says the same from an earlier time."""
     if store.has(name):
-        old = Frozen.model_validate(store.json(name))
+        old = store.read(name, Frozen)
         if old == record.model_copy(update={"time": old.time}):
             return old
     store.write_json(name, record.model_dump(mode="json"))

@@ -241,7 +241,8 @@ def _measure(setting: Setting, store: Store, piece: _Piece, name: str) -> Recove
         canonical([study.name, study.stage, target.label, parts, used, study.draws, target.models]),
     )
     old = _record(store, name)
-    if old is not None and old.inputs == inputs and (not old.curves or store.has(old.curves)):
+    whole = store.intact(f"{name}.json") and (old is None or not old.curves or store.intact(old.curves))
+    if old is not None and old.inputs == inputs and whole:
         return old
     condition = f"training seed {target.seed}"
     counts = piece.rows.counts

@@ -10,8 +10,9 @@ from typing import Any, Literal
 from vestige.contracts import Record
 from vestige.methods import METHODS
 from vestige.study.candidates import ALL_OPTIONS, suffix
+from vestige.study.locks import locked
 from vestige.study.plan import Plan
-from vestige.study.store import Store, locked
+from vestige.study.store import Store
 
 __all__ = ["StudyStatus", "Work", "study_status"]
 
@@ -49,7 +50,7 @@ class StudyStatus(Record):
 def study_status(out: str | Path) -> StudyStatus:
     """Read a run folder. Raises InputError when it is not one, or a record is damaged."""
     store = Store.reading(out)
-    plan = Plan.model_validate(store.json("plan.json"))
+    plan = store.read("plan.json", Plan)
     running = locked(store.root)
     records = store.nodes()
     failures = {item["label"]: item["reason"] for item in _list(store, "failures.json")}

@@ -22,15 +22,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
-from typing import IO, Any
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from vestige.contracts import Record
 from vestige.errors import InputError, shown
-from vestige.files import reading, writable_folder, write_bytes
+from vestige.files import drop_unfinished, reading, writable_folder, write_bytes
 from vestige.seeds import digest
+from vestige.study.locks import alone_in, flock
 
 __all__ = [
     "ARMS",
@@ -41,7 +42,7 @@ __all__ = [
     "Store",
     "canonical",
     "file_sha256",
-    "locked",
+    "listed_arms",
     "node_key",
     "now",
     "read_json",
@@ -56,6 +57,7 @@ SWEEP = "sweep.json"
 NODE_FORMAT = "vestige-node-1"
 MANIFEST_FORMAT = "vestige-manifest-1"
 
+R = TypeVar("R", bound=Record)
 Identity = dict[str, Any]
 
 
@@ -121,6 +123,14 @@ class NodeRecord(Record):
     environment: dict[str, Any]
     result: dict[str, Any]
 
+    @field_validator("files")
+    @classmethod
+    def _inside(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
+                raise ValueError(f"file {shown(name)} outside the folder")
+        return value
+
 
 def read_manifest(root: Path) -> dict[str, str]:
     """Path -> sha256 of the files of a run folder. Raises InputError when the manifest was changed."""
@@ -149,7 +159,7 @@ def refresh_manifest(root: Path, *paths: str) -> None:
     """
     if not (root / MANIFEST).is_file():
         return
-    with _locked(root):
+    with alone_in(root):
         files = read_manifest(root)
         for name in paths:
             files[name] = file_sha256(root / name)
@@ -194,7 +204,8 @@ class Store:
                 "an empty folder or a run folder",
                 "name another --out",
             )
-        with _locked(path):
+        with alone_in(path):
+            drop_unfinished(path)
             files = read_manifest(path) if (path / MANIFEST).is_file() else {}
             yield cls(path, files, True, tuple(sources))
 
@@ -206,9 +217,28 @@ class Store:
         """Whether a file is there."""
         return self.path(name).is_file()
 
+    def intact(self, name: str) -> bool:
+        """Whether a file is there and is the one in the manifest: a kill may leave a file that is not."""
+        return self.has(name) and self._files.get(name) == file_sha256(self.path(name))
+
     def json(self, name: str) -> Any:
         """The value in a JSON file."""
         return read_json(self.path(name))
+
+    def read(self, name: str, kind: type[R]) -> R:
+        """The record in a JSON file. Raises InputError naming the field that does not fit."""
+        path = self.path(name)
+        value = read_json(path)
+        try:
+            return kind.model_validate(value)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise InputError(
+                f"{path}, {'.'.join(map(str, first['loc'])) or 'its top'}",
+                first["msg"],
+                f"what a run of this version writes ({kind.__name__})",
+                "restore the file, or delete it and run again",
+            ) from None
 
     def write(self, name: str, data: bytes) -> None:
         """Write a whole file and enter its hash in the manifest."""
@@ -301,6 +331,19 @@ ARMS = "arms"
 """Folder of a sweep that holds a run folder for each arm."""
 
 
+def listed_arms(root: Path) -> list[str]:
+    """The arms that sweep.json names. Raises InputError."""
+    value = read_json(root / SWEEP)
+    arms = value.get("arms") if isinstance(value, dict) else None
+    if not isinstance(arms, list) or any(
+        not isinstance(name, str) or "/" in name or name in ("", ".", "..") for name in arms
+    ):
+        raise InputError(
+            str(root / SWEEP), "no list of arms", "what `vestige study run` wrote", "restore it, or run again"
+        )
+    return arms
+
+
 def run_folders(root: str | Path) -> dict[str, Path]:
     """Arm name -> run folder, in order of the file that lists them; {"": root} for a study without arms.
 
@@ -308,7 +351,7 @@ def run_folders(root: str | Path) -> dict[str, Path]:
     """
     path = Path(root)
     if (path / SWEEP).is_file():
-        found = {name: path / ARMS / name for name in read_json(path / SWEEP)["arms"]}
+        found = {name: path / ARMS / name for name in listed_arms(path)}
         return {name: folder for name, folder in found.items() if (folder / "plan.json").is_file()}
     return {"": Store.reading(path).root}
 
@@ -369,15 +412,21 @@ class NodeFolder:
         self.part.parent.mkdir(parents=True, exist_ok=True)
         path = self.part.parent / f".lock-{self.name}"
         with path.open("a") as file:
-            _flock(file, wait=True)
+            flock(file, wait=True)
             try:
                 yield
             finally:
                 path.unlink(missing_ok=True)
 
     def begin(self) -> Path:
-        """Make the working folder, or find the one that an interrupted run left."""
+        """Make the working folder, or find the one that an interrupted run left.
+
+        One that was being borrowed is dropped: its files are also another run's, not to be written to.
+        """
+        if any(path.is_file() and path.stat().st_nlink > 1 for path in self.part.rglob("*")):
+            shutil.rmtree(self.part)
         self.part.mkdir(parents=True, exist_ok=True)
+        drop_unfinished(self.part)
         return self.part
 
     def discard(self) -> None:
@@ -441,41 +490,3 @@ def _damaged(path: Path, found: str) -> InputError:
 def _sync(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
-
-
-def _flock(file: IO[str], *, wait: bool) -> None:
-    """Lock an open file until it is closed. Raises BlockingIOError when it is taken and `wait` is false."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system: two runs at once are the user's risk
-        return
-    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-
-
-def locked(root: Path) -> bool:
-    """Whether a run holds the folder now."""
-    path = root / ".lock"
-    if not path.is_file():
-        return False
-    with path.open("a") as file:
-        try:
-            _flock(file, wait=False)
-        except BlockingIOError:
-            return True
-    return False
-
-
-@contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    """Exclusive use of the folder, given back when the process ends however it ends."""
-    with (root / ".lock").open("a") as file:
-        try:
-            _flock(file, wait=False)
-        except BlockingIOError:
-            raise InputError(
-                str(root),
-                "another run at work in this folder",
-                "one run at a time",
-                "wait for it, or name another --out",
-            ) from None
-        yield

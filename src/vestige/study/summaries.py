@@ -116,9 +116,7 @@ def summarise(
             store.drop(name)
         return
     inputs = _inputs(store, whole, assessments, setting.plan.draws)
-    if all(
-        store.has(name) and store.json(name).get("inputs") == inputs for name in (REPLICATION, POOLED, SEEDS)
-    ):
+    if all(_made_from(store, name, inputs) for name in (REPLICATION, POOLED, SEEDS)):
         return
     gains: dict[Key, Gains] = {}
     seeds: list[MethodSeeds] = []
@@ -142,6 +140,10 @@ def summarise(
     }
     for name, summary in written.items():
         store.write(name, (summary.to_json() + "\n").encode())
+
+
+def _made_from(store: Store, name: str, inputs: str) -> bool:
+    return store.intact(name) and bool(store.json(name).get("inputs") == inputs)
 
 
 def _models(cells: Sequence[Cell], assessments: Mapping[str, Assessment]) -> dict[str, ModelAssessment]:

@@ -72,7 +72,7 @@ def verify_cell(
     execution = execution or Execution()
     report = report or Silent()
     store = Store.reading(root)
-    setting = prepare(Plan.model_validate(store.json("plan.json")), load_backend(execution.backend))
+    setting = prepare(store.read("plan.json", Plan), load_backend(execution.backend))
     nodes = list(_nodes(setting, store, cell, method))
     stored: dict[str, NodeRecord] = {}
     for node in nodes:

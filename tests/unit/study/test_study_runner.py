@@ -20,7 +20,7 @@ from vestige.study.outline import outline
 from vestige.study.pool import Silent
 from vestige.study.runner import Execution, StudyResult, run_study
 from vestige.study.status import study_status
-from vestige.study.store import read_manifest
+from vestige.study.store import Store, read_manifest
 from vestige.study.tune import tune_study
 
 Make = Callable[..., Any]
@@ -388,3 +388,21 @@ def test_without_methods_full_models_are_compared_with_oracles(
     assert [model.label for model in found.models] == ["full", "oracle"]
     assert found.stage == "reference"
     assert audit_study(small).passed
+
+
+def test_results_that_the_manifest_does_not_hold_are_made_again(
+    make_plan: Make, small: Path, execution: Execution
+) -> None:
+    """A kill between a file and its entry leaves it out of the manifest; a hand may have changed another."""
+    assessment, summary = "assessments/01-s17.json", "summaries/replication.json"
+    before = {name: (small / name).read_bytes() for name in (assessment, summary)}
+    with Store.writing(small) as store:
+        kept = store.path(assessment)
+        data = kept.read_bytes()
+        store.drop(assessment)
+        kept.write_bytes(data)
+    (small / summary).write_bytes(before[summary].replace(b'"draws": 200', b'"draws": 201'))
+    assert not audit_study(small).passed
+    run_study(make_plan(), small, execution=execution)
+    assert {name: (small / name).read_bytes() for name in before} == before
+    assert audit_study(small).check("files").status == "passed"

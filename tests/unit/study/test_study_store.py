@@ -13,14 +13,19 @@ from pathlib import Path
 import pytest
 
 from vestige.errors import InputError
+from vestige.study import audit_files
+from vestige.study.audit_folder import Folder
+from vestige.study.locks import locked
+from vestige.study.plan import Plan
 from vestige.study.store import (
     NodeFolder,
     Store,
     canonical,
-    locked,
+    file_sha256,
     node_key,
     read_manifest,
     refresh_manifest,
+    run_folders,
 )
 
 
@@ -183,3 +188,64 @@ def test_reading_and_auditing_need_no_torch() -> None:
         "assert 'torch' not in sys.modules, sorted(sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_record_that_names_files_outside_its_node_is_refused(tmp_path: Path) -> None:
+    place = node(tmp_path / "theirs", {"seed": 1})
+    finish(place, {"seed": 1})
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"mine")
+    record = json.loads((place.path / "record.json").read_text())
+    for name in ("../../../secret", str(secret)):
+        record["files"] = {name: file_sha256(secret)}
+        (place.path / "record.json").write_text(json.dumps(record))
+        with Store.writing(tmp_path / "mine", [tmp_path / "theirs"]) as store:
+            store.write_json("plan.json", {})
+            with pytest.raises(InputError, match="outside the folder"):
+                store.borrow(store.node("full", place.key))
+    assert sorted(path.name for path in tmp_path.rglob("secret")) == ["secret"]
+
+
+def test_what_a_killed_run_was_borrowing_is_not_written_to(tmp_path: Path) -> None:
+    place = node(tmp_path / "theirs", {"seed": 1})
+    finish(place, {"seed": 1})
+    mine = NodeFolder(tmp_path / "mine", "full", place.key)
+    mine.part.mkdir(parents=True)
+    os.link(place.path / "weights", mine.part / "weights")
+    (mine.begin() / "weights").write_bytes(b"other")
+    assert (place.path / "weights").read_bytes() == b"12345"
+
+
+def test_a_record_that_does_not_fit_names_its_file_and_field(tmp_path: Path) -> None:
+    with Store.writing(tmp_path) as store:
+        store.write_json("plan.json", {"name": 3})
+        with pytest.raises(InputError, match=r"plan\.json, name: found .*string"):
+            store.read("plan.json", Plan)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"arms": 3}', '{"arms": [".."]}', '{"arms": ["a/b"]}', "{"])
+def test_a_damaged_list_of_arms_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "sweep.json").write_text(text)
+    with pytest.raises(InputError, match=r"sweep\.json"):
+        run_folders(tmp_path)
+
+
+def test_what_a_killed_writer_left_is_removed_and_is_no_stranger(tmp_path: Path) -> None:
+    with Store.writing(tmp_path) as store:
+        store.write_json("plan.json", {})
+    left = [
+        tmp_path / ".vestige-a.json",
+        tmp_path / "nodes/.part-full-0/.vestige-b",
+        tmp_path / "nodes/.vestige-c",
+    ]
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("half")
+    found = audit_files.files(Folder(tmp_path))
+    assert not found.failed
+    assert len(found.noted) == 3  # two files and the part
+    with Store.writing(tmp_path):
+        assert not any(path.exists() for path in left)
+    place = NodeFolder(tmp_path, "full", "0" * 64)
+    (place.begin() / ".vestige-d").write_text("half")
+    assert not list(place.begin().iterdir())
