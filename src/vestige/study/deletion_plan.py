@@ -117,7 +117,7 @@ def check_deletion(deletion: DeletionPlan, subject: str) -> None:
     for key in ("bundles", "reserved"):
         each_once(getattr(deletion, key), f"{subject}: {key}")
         for label in getattr(deletion, key):
-            if not re.fullmatch(r"[0-9]{2,3}", label):
+            if not re.fullmatch(r"[0-9]{2}|[1-9][0-9]{2}", label):
                 raise InputError(f"{subject}: {key}", shown(label), "labels such as '01'", "correct it")
             if label == DEVELOPMENT_BUNDLE:
                 raise InputError(

@@ -37,6 +37,7 @@ __all__ = [
     "anchored",
     "build_plan",
     "checked",
+    "folder_name",
     "parse_plan",
 ]
 
@@ -248,9 +249,14 @@ def build_plan(raw: Mapping[str, Any], subject: str) -> Plan:
     return plan
 
 
+def folder_name(text: str) -> bool:
+    """Whether a folder can be called so: 1 to 80 characters, at most 200 bytes, no '/', not '.' or '..'."""
+    return LABEL.fullmatch(text) is not None and text not in (".", "..") and len(text.encode()) <= 200
+
+
 def _check(plan: Plan, subject: str) -> None:
     """What types cannot say. Raises InputError."""
-    if not LABEL.fullmatch(plan.name):
+    if not folder_name(plan.name):
         raise InputError(
             f"{subject}: name", shown(plan.name), "1 to 80 characters without '/'", "choose another"
         )

@@ -28,13 +28,26 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a list or mapping as a key", key.start_mark
+                )
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"key '{key.value}' twice in one mapping", key.start_mark
                 )
-            if isinstance(key.value, str):
-                seen.add(key.value)
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            if isinstance(node, yaml.ScalarNode):
+                node.value.encode()  # half a surrogate pair can be escaped, and not be written again
+            return super().construct_object(node, deep)
+        except ValueError:
+            raise yaml.constructor.ConstructorError(
+                None, None, "a date, number or text that does not exist", node.start_mark
+            ) from None
 
 
 _Loader.add_implicit_resolver(

@@ -208,3 +208,29 @@ def test_unknown_study_gets_a_suggestion(tmp_path: Path) -> None:
 def test_yaml_nested_too_deep_is_one_line() -> None:
     with pytest.raises(InputError, match=r"s\.yaml: found lists or mappings nested too deep"):
         parse_plan("[" * 5000, "s.yaml")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("? [a, b]\n: c", "line 2: found a list or mapping as a key"),
+        ("x: 2024-13-45", "line 2: found a date, number or text that does not exist"),
+        ("x: " + "1" * 5000, "line 2: found a date, number or text that does not exist"),
+        ('x: "\\ud800"', "line 2: found a date, number or text that does not exist"),
+    ],
+)
+def test_yaml_that_no_value_can_be_made_of_is_one_line(line: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        parse_plan(f"name: a\n{line}\n", "s.yaml")
+
+
+@pytest.mark.parametrize("label", ["000", "001", "1", "1000"])
+def test_one_bundle_has_one_label(label: str) -> None:
+    with pytest.raises(InputError, match="labels such as '01'"):
+        parse_plan(f"name: a\ndataset: demo\ndeletion: {{bundles: ['{label}']}}\n", "s.yaml")
+
+
+@pytest.mark.parametrize("name", [".", "..", "\U0001d7d9" * 60])
+def test_a_study_is_named_as_a_folder_can_be(name: str) -> None:
+    with pytest.raises(InputError, match="1 to 80 characters"):
+        parse_plan(f"name: '{name}'\ndataset: demo\n", "s.yaml")
