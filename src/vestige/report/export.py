@@ -148,8 +148,8 @@ def to_tex(table: Table, *, caption: str = "", label: str = "", long: bool = Fal
     alignment = "l" + "".join("r" if column.numeric else "l" for column in table.columns)
     words = tex_text(short(caption or table.caption, CAPTION_LIMIT if label else 200))
     named = rf"\label{{{label}}}" if label else ""
-    head = " & ".join(tex_text(item) for item in table.header()) + r" \\"
-    body = [" & ".join(tex_text(item) for item in row) + r" \\" for row in table.text_rows()]
+    head = _tex_row(table.header())
+    body = [_tex_row(row) for row in table.text_rows()]
     notes = [rf"\par\footnotesize {table.notes_are}: {tex_text(note)}." for note in table.notes]
     if long:
         lines = [
@@ -178,6 +178,12 @@ def to_tex(table: Table, *, caption: str = "", label: str = "", long: bool = Fal
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _tex_row(cells: Iterable[str]) -> str:
+    """A line of a table. A `[` or `*` at its start would be read as an argument of the line end before it."""
+    line = " & ".join(tex_text(cell) for cell in cells) + r" \\"
+    return "{}" + line if line.startswith(("[", "*")) else line
 
 
 def _bounds(interval: Interval | None) -> list[str]:

@@ -35,9 +35,21 @@ def read_imported(root: Path) -> dict[str, list[LedgerRow]]:
 
 def _rows(path: Path, row_type: type[LedgerRow]) -> list[LedgerRow]:
     with reading(path, "a CSV file"):
-        text = path.read_text(encoding="utf-8-sig")
-    reader = csv.reader(io.StringIO(text))
-    header = next(reader, [])
+        data = path.read_bytes()
+    try:
+        rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline="")))
+    except UnicodeDecodeError as error:
+        raise InputError(
+            str(path), f"byte {error.start} that is not UTF-8", "UTF-8 text", "save it as UTF-8"
+        ) from None
+    except csv.Error as error:
+        raise InputError(str(path), str(error), "a CSV file", "correct it") from None
+    header, lines = (rows[0], rows[1:]) if rows else ([], [])
+    if len(set(header)) < len(header):
+        twice = next(column for column in header if header.count(column) > 1)
+        raise InputError(
+            f"{path}, header", f"column {shown(twice)} twice", "each column once", "remove one of them"
+        )
     known = {row_type.column(name): name for name in row_type.model_fields}
     ignored = {"imported"}
     for column in header:
@@ -53,7 +65,7 @@ def _rows(path: Path, row_type: type[LedgerRow]) -> list[LedgerRow]:
     if missing:
         raise InputError(f"{path}, header", f"no column '{missing[0]}'", "all columns of its table", "add it")
     found = []
-    for line, cells in enumerate(reader, start=2):
+    for line, cells in enumerate(lines, start=2):
         if not cells:
             continue
         if len(cells) != len(header):

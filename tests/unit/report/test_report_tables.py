@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
+import pytest
 from tests.assessments import assessment, comparison, estimate, interval, unlearned
 
 from vestige.contracts import Estimate, Undefined
@@ -193,6 +194,11 @@ def test_undefined_numbers_are_empty_in_csv_with_their_reason() -> None:
     model = unlearned().model_copy(update={"metrics": {"gain.F": estimate("one row")}})
     line = next(row for row in long_rows([assessment(model)]) if row[2] == "simnpo")
     assert line[8:10] == ["", "one row"]
+
+
+@pytest.mark.parametrize("name", ["[a]", "*a"])
+def test_a_row_of_a_tex_table_is_no_argument_of_the_line_before(name: str) -> None:
+    assert f"{{}}{name}" in to_tex(verdict_table(assessment(unlearned(name))))
 
 
 def test_tex_escapes_everything_latex_reads() -> None:

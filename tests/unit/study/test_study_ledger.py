@@ -227,6 +227,22 @@ def test_wrong_imports_are_one_line(tmp_path: Path, kind: str, text: str, messag
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\xff\xfe", "not UTF-8"),
+        (b"seed,seed\n1,2\n", "'seed' twice"),
+        (b"", "no column"),
+        (b'seed\n"' + b"1" * 200_000 + b'"\n', "field larger than"),
+    ],
+)
+def test_imports_that_are_no_table_are_one_line(tmp_path: Path, data: bytes, message: str) -> None:
+    (tmp_path / "imported").mkdir()
+    (tmp_path / "imported/methods.csv").write_bytes(data)
+    with pytest.raises(InputError, match=message):
+        read_ledger(tmp_path)
+
+
 def test_a_folder_without_anything_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no records and no imported"):
         read_ledger(tmp_path)
