@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from scipy import stats
 
 from vestige.contracts import Record, Undefined
 from vestige.seeds import generator
@@ -147,6 +146,8 @@ def forget_quality(
     """
     if min(len(unlearned), len(oracle)) < 2:
         return Undefined(undefined=f"{len(unlearned)} and {len(oracle)} truth ratios: too few for a test")
+    from scipy import stats
+
     found = stats.ks_2samp(np.asarray(unlearned), np.asarray(oracle))
     power: float | Undefined = Undefined(undefined="no truth ratios of the base")
     if len(base) >= 2:
@@ -167,6 +168,8 @@ def ks_power(
     first: Sequence[float], second: Sequence[float], *, sizes: tuple[int, int], draws: int, seed: int
 ) -> float:
     """Share of resamples (with replacement, of these sizes) in which the test at 5 % rejects, in [0, 1]."""
+    from scipy import stats
+
     rng = generator(seed, "forget quality power")
     a, b = np.asarray(first), np.asarray(second)
     rejected = 0
