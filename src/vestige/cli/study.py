@@ -44,6 +44,7 @@ Reuse = Annotated[
     ),
 ]
 Frozen = Annotated[Path | None, typer.Option("--frozen", help="frozen.json for methods with `frozen: true`.")]
+MERGED_SHOWN = 3
 Json = Annotated[bool, typer.Option("--json", help="Print the record and nothing else.")]
 
 
@@ -159,7 +160,11 @@ def freeze(
     from vestige.study.freeze import freeze_study, match_study
     from vestige.study.frozen import FROZEN
 
-    root = next(iter(_runs(folder).values()))
+    root = next(iter(_runs(folder).values()), None)
+    if root is None:
+        raise InputError(
+            str(folder), "no arm that has begun", "a tuned study", "run `vestige study tune` first"
+        )
     if match_suppression is None:
         frozen, name = freeze_study(root), FROZEN
     else:
@@ -334,8 +339,11 @@ def _study(source: str, data: Path | None, scale: str | None, frozen: Path | Non
     from vestige.study.sweep import load_study
 
     found = load_study(source, data=data, scale=scale, frozen=frozen)
-    for arm, other in (found.merged or {}).items():
+    merged = found.merged or {}
+    for arm, other in list(merged.items())[:MERGED_SHOWN]:
         typer.echo(f"arm {arm} is the same as {other} at scale {scale}: it is not run", err=True)
+    if len(merged) > MERGED_SHOWN:
+        typer.echo(f"and {len(merged) - MERGED_SHOWN} more arms are the same as another", err=True)
     return found
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from vestige.contracts import Record
-from vestige.errors import InputError
+from vestige.errors import InputError, one_line
 from vestige.study import (
+    audit_candidates,
     audit_files,
     audit_recovery,
     audit_recovery_values,
@@ -75,6 +76,11 @@ CHECKS: tuple[tuple[str, str, Callable[[Folder], Finding]], ...] = (
         "rows of F and G carry their units; clusters and nearest rows follow from sentence vectors",
         audit_units.units,
     ),
+    (
+        "candidates",
+        "candidate sets offer what was forgotten; S2 is what its seed draws",
+        audit_candidates.candidates,
+    ),
     ("coverage", "everything planned is there", audit_files.coverage),
     ("freeze", "settings were frozen after tuning and before any evaluation", audit_files.freeze),
     ("tuning", "chosen settings follow from the recorded candidates", audit_files.tuning),
@@ -132,7 +138,7 @@ def run_check(folder: Folder, name: str, detail: str, check: Callable[[Folder], 
     except (InputError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         # A record that cannot even be read as what it should be fails the check; it does not end the audit.
         what = f"{type(error).__name__}: {error}" if not isinstance(error, InputError) else str(error)
-        return Check(name=name, status="failed", detail=detail, findings=(what,))
+        return Check(name=name, status="failed", detail=detail, findings=(one_line(what),))
     status: Status = "passed"
     if found.failed:
         status = "failed"
@@ -143,9 +149,8 @@ def run_check(folder: Folder, name: str, detail: str, check: Callable[[Folder], 
     elif found.what and not found.count:
         status = "nothing to check"
     said = f"{detail} ({found.count} {found.what})" if found.what else detail
-    return Check(
-        name=name, status=status, detail=said, findings=(*found.failed, *found.unchecked, *found.noted)
-    )
+    findings = map(one_line, (*found.failed, *found.unchecked, *found.noted))
+    return Check(name=name, status=status, detail=said, findings=tuple(findings))
 
 
 def _limits(folder: Folder) -> Check:
@@ -157,6 +162,8 @@ def _limits(folder: Folder) -> Check:
     ]
     if (folder.root / "tuning.json").is_file():
         limits.append("the development distances of tuning: probabilities of every epoch are not kept")
+    if any((folder.root / "candidates").glob("*.json")):
+        limits.append("that neighbours in S1 are the nearest: sentence vectors of options are not kept")
     return Check(
         name="limits", status="not checked", detail="what this folder cannot show", findings=tuple(limits)
     )

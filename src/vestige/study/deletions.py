@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from vestige.study.store import Store
 
 __all__ = [
+    "DRAWING_GATE",
     "Deletions",
     "FirstNodes",
     "capped",
@@ -170,6 +171,7 @@ def refuse_impossible(setting: Setting) -> None:
         _custom(setting)
         return
     count, size = _bundle_count(setting), _bundle_size(setting)
+    _refuse_candidates(setting, size)
     possible, what, short = _possible(setting)
     needed = size * (count - 1) + 1 if short else size * count
     if possible < needed:
@@ -180,6 +182,19 @@ def refuse_impossible(setting: Setting) -> None:
             + (", the last of at least 1" if short else ""),
             "plan fewer or smaller bundles",
         )
+
+
+def _refuse_candidates(setting: Setting, size: int) -> None:
+    """Raise InputError where S1 or S2 need more retained options than a bundle leaves."""
+    retained = len(setting.data.options) - size
+    for name, each in (("S1", 2), ("S2", 4)):
+        if name in setting.plan.candidates and retained < each * size:
+            raise InputError(
+                f"candidate set {name}",
+                f"{max(0, retained)} options beside the {size} of a bundle",
+                f"at least {each * size}",
+                "delete fewer at once, or leave the set out",
+            )
 
 
 def _possible(setting: Setting) -> tuple[int, str, bool]:
@@ -415,7 +430,7 @@ def refuse_reserved(store: Store) -> None:
     """Raise InputError when anything of a reserved bundle lies in the folder."""
     if not store.has("bundles.json"):
         return
-    plan = BundlePlan.model_validate(store.json("bundles.json"))
+    plan = store.read("bundles.json", BundlePlan)
     for label in plan.reserved:
         for name in (f"requests/{label}.json", *_results(store, label)):
             if store.has(name):

@@ -19,12 +19,14 @@ from vestige.data.intents import DatasetSpec
 from vestige.errors import InputError, did_you_mean, shown
 from vestige.files import writable_folder, write_text
 from vestige.study.bundle_names import differing_bundles
+from vestige.study.deletion_plan import each_once
+from vestige.study.deletions import DRAWING_GATE
 from vestige.study.frozen import FROZEN
-from vestige.study.plan import LABEL, Plan, anchored, build_plan
+from vestige.study.plan import Plan, anchored, build_plan, folder_name
 from vestige.study.pool import Failure, Reporter, Silent
 from vestige.study.runner import Execution, run_study
 from vestige.study.source import read_yaml, source_text
-from vestige.study.store import ARMS, SWEEP
+from vestige.study.store import ARMS, SWEEP, listed_arms, read_json
 
 __all__ = ["SCALES", "Study", "StudyRun", "arm_folders", "load_study", "open_sweep", "run_all"]
 
@@ -86,8 +88,10 @@ def load_study(
     raw = read_yaml(text, subject)
     scales, arms = _mapping(raw, "scales", subject), _arms(raw, subject)
     own = _scale(scales, scale, subject)
-    own_arms = own.pop("arms", None) or {}
-    for name in own_arms:
+    own_arms = _mapping(own, "arms", f"{subject}: scales.{scale}") or {}
+    for name, changes in own_arms.items():
+        if changes is not None:
+            _changes(changes, f"{subject}: scales.{scale}.arms.{name}")
         if name not in (arms or {}):
             raise InputError(
                 f"{subject}: scales.{scale}.arms",
@@ -100,15 +104,13 @@ def load_study(
         if name in own_arms and own_arms[name] is None:
             continue
         place = f"{subject}: arms.{name}" if name else subject
-        if arms is not None and (not isinstance(name, str) or not LABEL.fullmatch(name)):
+        if arms is not None and not (isinstance(name, str) and folder_name(name)):
             raise InputError(
                 f"{subject}: arms", shown(str(name)), "1 to 80 characters without '/'", "rename it"
             )
-        if not isinstance(changes, Mapping):
-            raise InputError(place, shown(str(changes)), "a mapping of what differs", "write {} for nothing")
-        made = merge(raw, changes)
+        made = merge(raw, _changes(changes, place))
         if scale:
-            made = merge(merge(_small(made), own), own_arms.get(name, {}))
+            made = merge(merge(_small(made, place), own), own_arms.get(name, {}))
         found[str(name)] = made
     if not found:
         raise InputError(f"{subject}: arms", "none", "at least one arm", "add one, or remove the key")
@@ -140,19 +142,22 @@ def _arms(raw: dict[str, Any], subject: str) -> dict[str, Any] | None:
                 f"{subject}: axes.{axis}", shown(str(values)), "a mapping of names", "give each value a name"
             )
         for name, changes in values.items():
-            if not isinstance(changes, Mapping):
-                raise InputError(
-                    f"{subject}: axes.{axis}.{name}",
-                    shown(str(changes)),
-                    "a mapping of what differs",
-                    "use {}",
-                )
-        made = {
-            f"{before}+{name}" if before else str(name): merge(start, changes)
+            _changes(changes, f"{subject}: axes.{axis}.{name}")
+        pairs = [
+            (f"{before}+{name}" if before else str(name), merge(start, changes))
             for before, start in made.items()
             for name, changes in values.items()
-        }
+        ]
+        each_once([name for name, _ in pairs], f"{subject}: axes, arms by name")
+        made = dict(pairs)
     return made
+
+
+def _changes(value: object, place: str) -> Mapping[str, Any]:
+    """What an arm changes. Raises InputError where it is no mapping."""
+    if not isinstance(value, Mapping):
+        raise InputError(place, shown(str(value)), "a mapping of what differs", "write {} for nothing")
+    return value
 
 
 def _mapping(raw: dict[str, Any], key: str, subject: str) -> dict[str, Any] | None:
@@ -191,10 +196,16 @@ def merge(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _small(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _small(raw: Mapping[str, Any], place: str) -> dict[str, Any]:
     """What `--scale small` changes of any study [ours]: fewer rows, bundles and seeds, the MiniLM encoder."""
     made = dict(raw)
     dataset = made.get("dataset", {})
+    for key, value in (
+        ("dataset", {} if isinstance(dataset, str) else dataset),
+        ("deletion", made.get("deletion") or {}),
+    ):
+        if not isinstance(value, Mapping):
+            raise InputError(f"{place}: {key}", shown(str(value)), "a mapping of keys", "correct the value")
     made["dataset"] = {**({"name": dataset} if isinstance(dataset, str) else dataset), "row_share": ROW_SHARE}
     made["model"] = {"backbone": "minilm"}
     made["training"] = dict(TRAINING)
@@ -264,18 +275,19 @@ def run_all(
     execution = execution or Execution()
     report = report or Silent()
     folders = arm_folders(study, root)
+    drawn = {name: _drawn_by(plan, folders, study.merged or {}) for name, plan in study.arms.items()}
     open_sweep(study, root)
     assessments: dict[str, Assessment] = {}
     failures: list[Failure] = []
     done = 0.0
-    for name, plan in study.arms.items():
+    for name, plan in drawn.items():
         folder = folders[name]
         meter = _ArmReporter(report, done)
         if between is not None and name:
             between(name)
         others = tuple(other for other in folders.values() if other != folder and other.is_dir())
         result = run_study(
-            _drawn_by(frozen_arm(plan, folder, folders[next(iter(folders))]), folders),
+            frozen_arm(plan, folder, folders[next(iter(folders))]),
             folder,
             text=study.text,
             execution=replace(execution, reuse=(*others, *execution.reuse)),
@@ -325,13 +337,32 @@ def frozen_arm(plan: Plan, folder: Path, first: Path) -> Plan:
     return plan.model_copy(update={"methods": _frozen_from(plan, first / FROZEN)})
 
 
-def _drawn_by(plan: Plan, folders: Mapping[str, Path]) -> Plan:
-    """The plan with the run folder of the arm that draws its bundles."""
-    arm = plan.deletion.drawn_by
-    if arm not in folders:
+def _drawn_by(plan: Plan, folders: Mapping[str, Path], merged: Mapping[str, str]) -> Plan:
+    """The plan with the run folder of the arm that draws its bundles. Raises InputError, before any work."""
+    given = plan.deletion.drawn_by
+    if given is None:
         return plan
-    deletion = plan.deletion.model_copy(update={"drawn_by": str(folders[str(arm)])})
-    return plan.model_copy(update={"deletion": deletion})
+    arm = merged.get(given, given)
+    earlier = list(folders)[: list(folders).index(plan.arm)]
+    there = arm in folders and arm != plan.arm and (folders[arm] / "gates.json").is_file()
+    if arm in earlier or there:
+        deletion = plan.deletion.model_copy(update={"drawn_by": str(folders[arm])})
+        return plan.model_copy(update={"deletion": deletion})
+    if arm in folders:
+        raise InputError(
+            f"{plan.source}: deletion: drawn_by",
+            f"{shown(arm)}, not run before it",
+            "an earlier arm",
+            "put it first",
+        )
+    if not Path(given).is_dir() and not (folders[plan.arm] / DRAWING_GATE).is_file():
+        raise InputError(
+            f"{plan.source}: deletion: drawn_by",
+            shown(given),
+            "an earlier arm, or a run folder",
+            did_you_mean(given, earlier),
+        )
+    return plan
 
 
 def open_sweep(study: Study, root: Path) -> None:
@@ -359,7 +390,7 @@ def open_sweep(study: Study, root: Path) -> None:
         "merged": study.merged or {},
     }
     if path.is_file():
-        old = json.loads(path.read_text(encoding="utf-8"))
+        there, old = listed_arms(root), read_json(path)
         if old.get("name") != study.name or old.get("scale") != study.scale:
             raise InputError(
                 str(path),
@@ -367,6 +398,6 @@ def open_sweep(study: Study, root: Path) -> None:
                 f"study {shown(study.name)}, scale {study.scale or 'full'}",
                 "name another --out",
             )
-        value["arms"] = list(dict.fromkeys([*old.get("arms", []), *study.arms]))
+        value["arms"] = list(dict.fromkeys([*there, *study.arms]))
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
     write_text(root / "study.yaml", study.text)

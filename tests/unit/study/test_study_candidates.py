@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from bag_of_words import SPEC
+from bag_of_words import SPEC, BagOfWords
 
 from conftest import INTENTS
 from vestige.decision.predictions import read_predictions
 from vestige.errors import InputError
 from vestige.study.assess import is_feasible
-from vestige.study.audit import audit_study
+from vestige.study.audit import CHECKS, audit_study, run_check
+from vestige.study.audit_folder import Folder
+from vestige.study.cells import prepare
+from vestige.study.deletions import refuse_impossible
 from vestige.study.outline import outline
 from vestige.study.plan import Plan
 from vestige.study.runner import Execution, StudyResult, run_study
@@ -151,3 +155,48 @@ def test_sets_that_cannot_be_are_refused_before_training(
 ) -> None:
     with pytest.raises(InputError, match=words):
         make_plan(**changes)
+
+
+def _exchange(value: dict[str, Any], name: str) -> None:
+    """One retained member of a set is exchanged for an option outside it, the order kept."""
+    members = value["sets"][name]
+    place = next(i for i, item in enumerate(members) if item not in value["forgotten"])
+    members[place] = min(set(INTENTS) - set(members))
+    value["sets"][name] = [item for item in value["sets"]["S0"] if item in set(members)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda value: value.update(forgotten=value["forgotten"][:1]),
+        lambda value: value.update(seed=1),
+        lambda value: value["sets"]["S0"].pop(),
+        lambda value: value["sets"]["S1"].reverse(),
+        lambda value: value["sets"]["S1"].remove(value["forgotten"][0]),
+        lambda value: _exchange(value, "S2"),
+    ],
+)
+def test_changed_memberships_fail_the_audit(
+    rescored: StudyResult, tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    root = Path(shutil.copytree(rescored.root, tmp_path / "run"))
+    check = next(item for item in CHECKS if item[0] == "candidates")
+    assert run_check(Folder(root), *check).status == "passed"
+    value = json.loads((root / "candidates/01.json").read_text())
+    change(value)
+    (root / "candidates/01.json").write_text(pretty(value))
+    assert run_check(Folder(root), *check).status == "failed"
+
+
+def test_sets_that_cannot_be_filled_are_refused_before_any_training(
+    make_plan: Make, execution: Execution, tmp_path: Path
+) -> None:
+    deletion = {"units_per_bundle": 3, "bundles": ["01"]}
+    for name, least in (("S1", None), ("S2", "at least 12")):
+        plan = make_plan(candidates=["S0", name], deletion=deletion)
+        if least is None:
+            refuse_impossible(prepare(plan, BagOfWords()))
+            continue
+        with pytest.raises(InputError, match=f"7 options beside the 3 of a bundle.*{least}"):
+            run_study(plan, tmp_path / "run", execution=execution)
+    assert not (tmp_path / "run/nodes").exists()

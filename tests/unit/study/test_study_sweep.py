@@ -99,6 +99,23 @@ def test_arms_share_models_and_stand_alone(
     entries.write_bytes((folders["first"] / "evaluations.json").read_bytes())
     assert audit_sweep(tmp_path / "run").check("keys").status == "failed"
     entries.write_bytes(kept)
+    sweep, first_file = tmp_path / "run/sweep.json", (tmp_path / "run/study.yaml").read_bytes()
+    listed = sweep.read_bytes()
+    for damage in (
+        {"scale": "small"},
+        {"name": "other"},
+        {"format": "vestige-sweep-2"},
+        {"merged": {"first": "second"}},
+        {"arms": ["first"]},
+        {"arms": 3},
+    ):
+        sweep.write_text(json.dumps({**json.loads(listed), **damage}))
+        assert audit_sweep(tmp_path / "run").check("arms").status == "failed", damage
+    sweep.write_bytes(listed)
+    (tmp_path / "run/study.yaml").write_bytes(first_file + b"# later")
+    assert audit_sweep(tmp_path / "run").check("arms").status == "failed"
+    (tmp_path / "run/study.yaml").write_bytes(first_file)
+    assert audit_sweep(tmp_path / "run").check("arms").status == "passed"
     (tmp_path / "run/arms/third").mkdir()
     assert audit_sweep(tmp_path / "run").check("arms").status == "failed"
     (tmp_path / "run/arms/third").rmdir()
@@ -177,6 +194,15 @@ def test_merging_goes_into_mappings_and_null_removes() -> None:
         ({"arms": {"a": {"seds": [1]}}}, "arms.a: found unknown key 'seds'.*seeds"),
         ({"scales": {"smal": {}}}, "did you mean.*small"),
         ({"scales": {"small": {"arms": {"thrid": None}}}}, "thrid"),
+        ({"scales": {"small": {"arms": 3}}}, "a mapping of names"),
+        ({"scales": {"small": {"arms": {"first": 3}}}}, r"scales.small.arms.first: .*what differs"),
+        ({"scales": {"small": {}}, "dataset": 3}, "dataset: found '3'"),
+        ({"scales": {"small": {}}, "deletion": "class"}, "deletion: found 'class'"),
+        ({"arms": {"..": {}}}, "1 to 80 characters"),
+        (
+            {"arms": None, "axes": {"x": {"a+b": {}, "a": {}}, "y": {"c": {}, "b+c": {}}}},
+            r"axes.*'a\+b\+c' twice",
+        ),
     ],
 )
 def test_mistakes_in_arms_are_named(write: Callable[..., Path], changes: dict[str, Any], words: str) -> None:
@@ -286,3 +312,41 @@ def test_bundles_cannot_be_drawn_by_a_folder_without_a_gate(
         run_study(plan, tmp_path / "run", execution=execution)
     with pytest.raises(InputError, match="has no acquisition gate"):
         make_plan(deletion={"granularity": "example", "drawn_by": "x"})
+
+
+@pytest.mark.parametrize(
+    ("arms", "words"),
+    [
+        ({"a": {"deletion": {"drawn_by": "a"}}}, "not run before it"),
+        ({"a": {"deletion": {"drawn_by": "b"}}, "b": {}}, "not run before it"),
+        ({"first": {}, "second": {"deletion": {"drawn_by": "fist"}}}, "did you mean 'first'"),
+    ],
+)
+def test_bundles_are_drawn_by_an_earlier_arm(
+    write: Callable[..., Path], execution: Execution, tmp_path: Path, arms: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        run_all(load_study(write(arms=arms)), tmp_path / "run", execution=execution)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_gate_that_drew_an_arms_bundles_is_checked(
+    write: Callable[..., Path], execution: Execution, tmp_path: Path
+) -> None:
+    arms = {
+        "names": {"deletion": {"bundles": ["01"]}, "seeds": [17], "methods": []},
+        "opaque": {
+            "deletion": {"bundles": ["01"], "drawn_by": "names"},
+            "seeds": [17],
+            "methods": [],
+            "rendering": "opaque",
+            "map_seed": 0,
+        },
+    }
+    run_all(load_study(write(arms=arms)), tmp_path / "run", execution=execution)
+    assert audit_sweep(tmp_path / "run").passed
+    path = tmp_path / "run/arms/opaque/drawing-gate.json"
+    value = json.loads(path.read_text())
+    value["gate"]["classes"][0]["accuracy"] = 0.123
+    path.write_text(json.dumps(value))
+    assert audit_sweep(tmp_path / "run").check("drawn").status == "failed"
