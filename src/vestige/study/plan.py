@@ -266,8 +266,10 @@ def _check(plan: Plan, subject: str) -> None:
         )
     for key in ("seeds", "noise_seeds", "oracle_seeds"):
         each_once(getattr(plan, key), f"{subject}: {key}")
-        if any(seed < 0 for seed in getattr(plan, key)):
-            raise InputError(f"{subject}: {key}", "a negative seed", "seeds of 0 or more", "correct it")
+        if any(not 0 <= seed < 2**63 for seed in getattr(plan, key)):
+            raise InputError(
+                f"{subject}: {key}", "a negative or huge seed", "seeds of 0 or more, below 2^63", "correct it"
+            )
     if plan.primary not in plan.seeds:
         raise InputError(f"{subject}: primary_seed", str(plan.primary), "one of seeds", "add it to seeds")
     if plan.rendering == "opaque" and plan.map_seed is None:

@@ -17,7 +17,7 @@ from vestige.errors import InputError
 from vestige.metrics.recovery import horizon_weights
 from vestige.seeds import digest
 from vestige.study.deletions import read_table
-from vestige.study.plan import Plan
+from vestige.study.plan import Plan, checked
 from vestige.study.recovery_measure import CHECKPOINTS, SEEDS, curves_of, fresh_head_results, measured
 from vestige.study.recovery_plan import RecoveryPlan, check_recovery
 from vestige.study.recovery_rows import RecoveryRows, recovery_rows
@@ -137,7 +137,7 @@ def targets(store: Store) -> list[Target]:
 def stored_plan(store: Store, name: str) -> RecoveryPlan | None:
     """The plan of a record that is there. name: as `recovery_name` gives it."""
     record = _record(store, name)
-    return None if record is None else RecoveryPlan.model_validate(record.plan)
+    return None if record is None else checked(RecoveryPlan, record.plan, f"{store.path(name)}.json: plan")
 
 
 def recover(

@@ -88,8 +88,13 @@ def check_recovery(
             "rising numbers of rows, 1 or more",
             "for example 1, 5, 20",
         )
-    if any(seed < 0 for seed in plan.adapt_seeds):
-        raise InputError(f"{subject}: adapt_seeds", "a negative seed", "seeds of 0 or more", "correct it")
+    if any(not 0 <= seed < 2**63 for seed in plan.adapt_seeds):
+        raise InputError(
+            f"{subject}: adapt_seeds",
+            "a negative or huge seed",
+            "seeds of 0 or more, below 2^63",
+            "correct it",
+        )
     try:
         _ = plan.settings
     except ValidationError:

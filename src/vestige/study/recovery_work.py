@@ -13,7 +13,7 @@ import pandas as pd
 
 from vestige.attacks.exposure import refuse_overlap
 from vestige.contracts import Floats
-from vestige.errors import InputError
+from vestige.errors import Diverged, InputError
 from vestige.files import write_bytes
 from vestige.seeds import digest
 from vestige.study.cells import Node, request_identity
@@ -84,6 +84,10 @@ class RecoverWork:
 
         def on_update(update: int, score: Score) -> None:
             p = score(texts)
+            if not np.isfinite(p).all():
+                rows = [row for row, _ in self.exposed]
+                rate = settings.learning_rate
+                raise Diverged("a probability", update, rows, rate, "this adaptation was not kept")
             found[update] = (p[np.arange(len(gold)), gold], p.argmax(axis=1) == gold)
 
         result = setting.backend.adapt(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Hashable
 from importlib.resources import files
@@ -43,11 +44,16 @@ class _Loader(yaml.SafeLoader):
         try:
             if isinstance(node, yaml.ScalarNode):
                 node.value.encode()  # half a surrogate pair can be escaped, and not be written again
-            return super().construct_object(node, deep)
+            made = super().construct_object(node, deep)
         except ValueError:
             raise yaml.constructor.ConstructorError(
                 None, None, "a date, number or text that does not exist", node.start_mark
             ) from None
+        if isinstance(made, float) and not math.isfinite(made):
+            raise yaml.constructor.ConstructorError(
+                None, None, "a number that is not finite", node.start_mark
+            )
+        return made
 
 
 _Loader.add_implicit_resolver(

@@ -398,6 +398,8 @@ class NodeFolder:
         record = self.record()
         if record is None:
             raise _damaged(self.path, "no such node")
+        if not record.files:
+            raise _damaged(self.path / RECORD, "a record of no files")
         for name, value in record.files.items():
             path = self.path / name
             if not path.is_file():

@@ -56,7 +56,7 @@ SMALL = "name: a\ndataset: helpdesk\n"
         ("dataset: helpdesk\n", "plan.yaml", "no key 'name'", "add it"),
         (SMALL + "seeds: []\n", "plan.yaml: seeds", "an empty list", "[17]"),
         (SMALL + "seeds: [1, 1]\n", "plan.yaml: seeds", "'1' twice", "remove the repetition"),
-        (SMALL + "seeds: [-1]\n", "plan.yaml: seeds", "a negative seed", "correct it"),
+        (SMALL + "seeds: [-1]\n", "plan.yaml: seeds", "a negative or huge seed", "correct it"),
         (SMALL + "primary_seed: 3\n", "plan.yaml: primary_seed", "3", "add it to seeds"),
         (SMALL + "stage: pilott\n", "plan.yaml: stage", "pilott", "did you mean 'pilot'?"),
         (SMALL + "draws: 3\n", "plan.yaml: draws", "3", "correct the value"),
@@ -214,6 +214,11 @@ def test_yaml_nested_too_deep_is_one_line() -> None:
     ("line", "words"),
     [
         ("? [a, b]\n: c", "line 2: found a list or mapping as a key"),
+        (
+            "methods: [{method: simnpo, settings: {learning_rate: .nan}}]",
+            "line 2: found a number that is not finite",
+        ),
+        ("draws: -.inf", "line 2: found a number that is not finite"),
         ("x: 2024-13-45", "line 2: found a date, number or text that does not exist"),
         ("x: " + "1" * 5000, "line 2: found a date, number or text that does not exist"),
         ('x: "\\ud800"', "line 2: found a date, number or text that does not exist"),

@@ -329,6 +329,23 @@ def test_what_cannot_be_recovered_is_one_line(
     assert set((recovered_once / "nodes").iterdir()) == before
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_an_adaptation_that_diverges_is_named_and_not_kept(recovered: Path, execution: Execution) -> None:
+    before = (recovered / f"{NAME}.json").read_bytes()
+    records, failures = attack_folder(recovered, "recover", {"learning_rate": 1e308}, execution=execution)
+    assert not records
+    assert failures
+    assert all("a probability at step 1" in item.reason for item in failures)
+    assert (recovered / f"{NAME}.json").read_bytes() == before
+
+
+def test_a_record_with_another_plan_is_one_line(recovered: Path, execution: Execution) -> None:
+    path = recovered / f"{NAME}.json"
+    path.write_bytes(path.read_bytes().replace(b'"budgets"', b'"budgts"'))
+    with pytest.raises(InputError, match="unknown key 'budgts'"):
+        attack_folder(recovered, "recover", {}, execution=execution)
+
+
 def test_too_few_retained_classes_are_refused_before_any_oracle_is_trained(
     make_plan: Callable[..., Plan], tmp_path: Path, execution: Execution
 ) -> None:

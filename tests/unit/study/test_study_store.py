@@ -88,6 +88,9 @@ def test_a_changed_node_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         place.verified()
     record = json.loads((place.path / "record.json").read_text())
+    (place.path / "record.json").write_text(json.dumps({**record, "files": {}}))
+    with pytest.raises(InputError, match="a record of no files"):
+        place.verified()
     record["identity"] = {"seed": 2}
     (place.path / "record.json").write_text(json.dumps(record))
     with pytest.raises(InputError, match="other settings"):
