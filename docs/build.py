@@ -395,7 +395,8 @@ def selftest_rates() -> str:
         wanted = "any but no-op" if len(expected) > 1 else f"`{expected[0]}`"
         rows.append((name, wanted, f"{hits} of {total}", outcomes, " / ".join(shifts), paper))
     header = ("case", "expected", "as expected", "found", "CoFi F / A / G %, medians", "published rule")
-    return table(header, rows)
+    seeds = f"Seeds {', '.join(map(str, found.seeds))}; {found.needed} of {total} are needed in every case."
+    return f"{table(header, rows)}\n\n{seeds}"
 
 
 def selftest_gates() -> str:

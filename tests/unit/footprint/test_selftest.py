@@ -27,9 +27,9 @@ QUICK = SelfTestSettings(
     background=2,
     everyday=20,
     kept=2,
-    texts=4,
+    texts=3,
     cases=("null", "rank-1", "faint noise", "removal", "broken"),
-    tiny=TinySettings(hidden=32, feed_forward=48, layers=1, fit=FitSettings(epochs=1, batch_size=16)),
+    tiny=TinySettings(hidden=16, feed_forward=24, layers=1, fit=FitSettings(epochs=1, batch_size=16)),
     injection=InjectionSettings(entities=8, copies=1, fit=FitSettings(epochs=1, batch_size=8)),
     calibration=CalibrationSettings(coordinates=64, draws=10),
 )
@@ -86,6 +86,31 @@ def test_known_answers_and_a_second_run_that_reads_the_first(tmp_path: Path) -> 
 
     assert selftest(QUICK, out=tmp_path, fisher=never).cases == found.cases
     assert (tmp_path / "selftest.json").stat().st_size > 500
+
+
+def test_an_exact_removal_is_localized_and_a_broken_estimator_misses_it() -> None:
+    # Fewer people and texts than reported, longer adapters, on a seed that is not among the reported ones.
+    full = SelfTestSettings()
+    longer = full.injection.fit.model_copy(update={"epochs": 36})
+    settings = SelfTestSettings(
+        seeds=(101,),
+        needed=1,
+        background=12,
+        everyday=80,
+        kept=40,
+        texts=6,
+        cases=("removal", "broken"),
+        injection=full.injection.model_copy(update={"entities": 12, "fit": longer}),
+    )
+    found = selftest(settings)
+    assert found.gates[101].took
+    removal, broken = found.cases
+    assert removal.outcome == "localized"
+    assert removal.paper == "partially-localized"
+    assert (removal.measured["adjacency_gap"] or 0) > 10
+    assert broken.outcome == "found out"
+    assert broken.measured["adjacency_gap"] == 0
+    assert found.passes
 
 
 def test_a_broken_estimator_fails(tmp_path: Path) -> None:
