@@ -39,7 +39,8 @@ def behaviour(
         list[str] | None,
         typer.Option(
             "--questions",
-            help="ROLE[:TOPIC[/SUBJECT]]=FILE or FOLDER; roles forget, adjacent, generic; or mmlu=FOLDER, "
+            help="ROLE=FILE, ROLE:TOPIC=FILE or ROLE:TOPIC/SUBJECT=FILE (or a FOLDER); "
+            "roles forget, adjacent, generic; or mmlu=FOLDER, "
             "which is dealt out by subject. Repeatable.",
         ),
     ] = None,
