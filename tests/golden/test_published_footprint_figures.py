@@ -53,7 +53,7 @@ def test_published_shifts_in_the_scatter_and_the_heat_maps(
     own = [row for row in measured if row.model == "Llama-3.1-8B" and not row.noise]
     panel = localisation(own, key="s")
     assert panel is not None
-    assert "RMU forget 7.05 ± 0.3" in panel.alternative
+    assert "RMU forget 7.05 ± 0.1" in panel.alternative
     shifts = [row for row in shift_rows(published_records(paper, "wmdp")) if row.model == "Llama-3.1-8B"]
     maps = heat_maps(shifts, key="h")
     assert [item.caption for item in maps] == ["CoFi, %", "CHess, %", "log10 perplexity ratio"]
@@ -74,5 +74,5 @@ def test_recovery_regimes_of_the_published_attack(paper: Path, measured: list[Ch
         for row in rows(paper, "relearn")
     ]
     recovery, accuracy = regimes(found, key="r")
-    assert "Adaptive-RMU (collateral-dominant): shift 6.42 %, recovery +30.2 points" in recovery.alternative
+    assert "Adaptive-RMU (collateral-dominant): shift 6.43 %, recovery +30.2 points" in recovery.alternative
     assert "RMU 0.294 to 0.568 (localized)" in accuracy.alternative

@@ -130,7 +130,7 @@ def test_the_published_files(model: LanguageModel, shared_data: Path) -> None:
         pytest.skip(f"no TOFU files in {shared_data}")
     names = {
         "forget": ("forget10_perturbed", 400),
-        "retain": ("retain_perturbed", 399),
+        "retain": ("retain_perturbed", 400),
         "real_authors": ("real_authors_perturbed", 100),
         "world_facts": ("world_facts_perturbed", 117),
     }

@@ -227,7 +227,7 @@ def other_tokenizer(work: Path, tmp_path: Path) -> LanguageModel:
         ({"forget": "missing.jsonl"}, "missing.jsonl: found no such file"),
         ({"unlearned": other_tokenizer}, "a tokenizer that reads text otherwise"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )
 def test_bad_input_gets_one_line_before_anything_is_measured(
     work: Path, tmp_path: Path, changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch

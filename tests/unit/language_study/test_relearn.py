@@ -86,7 +86,8 @@ def test_every_checkpoint_has_the_same_budget(record: Any) -> None:
     assert base.weights_sha256 == oracle.weights_sha256 != noised.weights_sha256
     assert base.losses[0] > base.losses[-1]
     forget = base.change("forget")
-    assert forget.change > 0.01
+    assert forget.low is not None
+    assert forget.low > 0
     assert noised.beyond_oracle == pytest.approx(noised.change("forget").change - forget.change)
 
 

@@ -197,7 +197,7 @@ def test_merging_goes_into_mappings_and_null_removes() -> None:
         ({"scales": {"small": {"arms": 3}}}, "a mapping of names"),
         ({"scales": {"small": {"arms": {"first": 3}}}}, r"scales.small.arms.first: .*what differs"),
         ({"scales": {"small": {}}, "dataset": 3}, "dataset: found '3'"),
-        ({"scales": {"small": {}}, "deletion": "class"}, "deletion: found 'class'"),
+        ({"scales": {"small": {}}, "arms": None, "deletion": "class"}, "deletion: found 'class'"),
         ({"arms": {"..": {}}}, "1 to 80 characters"),
         (
             {"arms": None, "axes": {"x": {"a+b": {}, "a": {}}, "y": {"c": {}, "b+c": {}}}},
