@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vestige.cli.study_lines import print_audit, print_status, print_tuning, settings_text
 from vestige.errors import CheckFailed, InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from vestige.study.audit import AuditReport
     from vestige.study.runner import Execution
-    from vestige.study.status import StudyStatus
     from vestige.study.sweep import Study, StudyRun
-    from vestige.study.tune import Tuning
 
 __all__ = ["app", "run_and_report"]
 
@@ -135,7 +133,7 @@ def tune(
     if as_json:
         typer.echo(tuning.to_json())
         return
-    _print_tuning(tuning)
+    print_tuning(tuning)
     typer.echo(f"Record: {folder / 'tuning.json'}. Next: vestige study freeze {root}")
 
 
@@ -173,7 +171,7 @@ def freeze(
         typer.echo(frozen.to_json())
         return
     for item in frozen.methods:
-        settings = "no feasible setting" if item.settings is None else _settings(item.settings)
+        settings = "no feasible setting" if item.settings is None else settings_text(item.settings)
         edge = f" (edge of the grid: {', '.join(item.edges)})" if item.edges else ""
         matched = "" if item.gap is None else f"; s {item.s:.3f}, {item.gap:.3f} from {frozen.match:g}"
         note = f" ({item.note})" if item.note and frozen.match is not None else ""
@@ -193,7 +191,7 @@ def status(folder: Folder, as_json: Json = False) -> None:
     for arm, item in found.items():
         if arm:
             typer.echo(f"\n{arm}:")
-        _print_status(item)
+        print_status(item)
 
 
 @app.command()
@@ -215,7 +213,7 @@ def audit(folder: Folder, as_json: Json = False) -> None:
         for arm, report in reports.items():
             if arm:
                 typer.echo(f"\n{arm}:")
-            _print_audit(report)
+            print_audit(report)
     failed = [
         f"{arm}: {check.name}" if arm else check.name
         for arm, report in reports.items()
@@ -389,10 +387,6 @@ def _target(value: str) -> float | None:
         ) from None
 
 
-def _settings(settings: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in settings.items())
-
-
 def _dry_run(study: Study, folder: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
@@ -431,15 +425,6 @@ def _hours(hours: float) -> str:
     )
 
 
-def _print_audit(report: AuditReport) -> None:
-    for check in report.checks:
-        typer.echo(f"{check.status:<16} {check.name}: {check.detail}")
-        for finding in check.findings[:5]:
-            typer.echo(f"{'':<17}- {finding}")
-        if len(check.findings) > 5:
-            typer.echo(f"{'':<17}- and {len(check.findings) - 5} more (see --json)")
-
-
 def _print_result(result: StudyRun) -> None:
     from vestige.cli.compare import print_assessment
     from vestige.cli.console import output
@@ -453,49 +438,3 @@ def _print_result(result: StudyRun) -> None:
         console.print(note)
     if result.assessments:
         console.print(f"Report: {result.root / 'report.html'}", soft_wrap=True)
-
-
-def _print_tuning(tuning: Tuning) -> None:
-    rows = ", ".join(f"{view} {count}" for view, count in tuning.rows.items())
-    typer.echo(
-        f"Bundle {tuning.bundle}, seed {tuning.seed}; development rows: {rows}. Tuning used an oracle."
-    )
-    for item in tuning.methods:
-        tried = f"{item.candidates} of at most {item.budget} candidates, {item.feasible_candidates} feasible"
-        if item.settings is None or item.chosen is None:
-            typer.echo(f"{item.title}: {item.note} ({tried})")
-            continue
-        edge = f"; at the edge of the grid: {', '.join(item.edges)}" if item.edges else ""
-        varied = {name: item.settings[name] for name in [*item.grid, "epochs"] if name in item.settings}
-        typer.echo(
-            f"{item.title}: {_settings(varied)}; OD_F {item.chosen.od_f:.4f}, OD_G {item.chosen.od_g:.4f}, "
-            f"accuracy {item.chosen.delta_accuracy:+.4f} ({tried}{edge})"
-        )
-        if item.fitted is not None:
-            typer.echo(
-                f"{item.title} by likelihood instead: {_settings(item.fitted.settings)}; "
-                f"OD_F {item.fitted.od_f:.4f}, OD_G {item.fitted.od_g:.4f}, "
-                f"{'feasible' if item.fitted.feasible else 'infeasible'}"
-            )
-    if not tuning.equal_budgets:
-        typer.echo("Budgets differ between methods; they are recorded.")
-
-
-def _print_status(found: StudyStatus) -> None:
-    from vestige.cli.console import duration
-
-    state = "a run is at work" if found.running else "no run is at work"
-    typer.echo(f"{found.name} ({found.stage}): {state}; {duration(found.seconds)} of work kept")
-    for what, time in (("tuned", found.tuned), ("frozen", found.frozen)):
-        if time:
-            typer.echo(f"{what} {time}")
-    for item in found.work:
-        if item.kind == "predictions" and item.state == "done":
-            continue
-        parts = [f"{item.state:<12} {item.kind:<10} {item.label}"]
-        if item.share is not None:
-            parts.append(f"{item.share:.0%}")
-        if item.seconds is not None:
-            parts.append(duration(item.seconds))
-        parts += [part for part in (item.finished, item.note) if part]
-        typer.echo(", ".join(parts))
