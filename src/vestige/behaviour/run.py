@@ -49,10 +49,11 @@ from vestige.footprint.checkpoints import (
     Watcher,
     checkpoints_of,
     listed,
+    opener,
     resolvable,
 )
 from vestige.footprint.records import FootprintRecord
-from vestige.models.causal_lm import LanguageModel, check_comparable, load_language_model
+from vestige.models.causal_lm import LanguageModel, check_comparable
 
 __all__ = ["behaviour", "read_footprint"]
 
@@ -97,21 +98,10 @@ def behaviour(
     resolvable(base, *listed(models, option="--model").values(), *([oracle] if oracle is not None else []))
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
 
-    def opened(source: ModelSource, label: str | None, on: LanguageModel | None) -> LanguageModel:
-        if isinstance(source, LanguageModel):
-            return source
-        return load_language_model(
-            str(source),
-            dtype=settings.dtype,
-            revision=revision if on is None else None,
-            base=on,
-            label=label,
-            device=device,
-        )
-
+    opened = opener(dtype=settings.dtype, revision=revision, device=device)
     watcher.stage("reading the models")
     first = opened(base, None, None)
-    checkpoints = checkpoints_of(models, oracle, first, lambda s, label, _: opened(s, label, first))
+    checkpoints = checkpoints_of(models, oracle, first, opened)
     run = _Run(
         settings=settings,
         subjects=subjects,

@@ -11,7 +11,8 @@ from vestige.errors import InputError
 from vestige.footprint.records import CheckpointRole
 from vestige.models.adapters import is_adapter
 from vestige.models.backbones import resolve_backbone
-from vestige.models.causal_lm import LanguageModel
+from vestige.models.causal_lm import LanguageModel, load_language_model
+from vestige.models.lm_record import MeasuringDtype
 
 __all__ = [
     "Checkpoint",
@@ -21,6 +22,7 @@ __all__ = [
     "Watcher",
     "checkpoints_of",
     "listed",
+    "opener",
     "resolvable",
 ]
 
@@ -53,6 +55,29 @@ class Quiet:
         """Nothing."""
 
 
+Opened = Callable[[ModelSource, str | None, LanguageModel | None], LanguageModel]
+"""(source, label, base that an adapter is put on) -> the model."""
+
+
+def opener(*, dtype: MeasuringDtype, revision: str | None, device: str, four_bit: bool = False) -> Opened:
+    """What opens a comparison's models alike. revision: of the base alone; four_bit: not of adapters."""
+
+    def opened(source: ModelSource, label: str | None, on: LanguageModel | None) -> LanguageModel:
+        if isinstance(source, LanguageModel):
+            return source
+        return load_language_model(
+            str(source),
+            dtype=dtype,
+            revision=revision if on is None else None,
+            base=on,
+            label=label,
+            device=device,
+            four_bit=four_bit and not is_adapter(str(source)),
+        )
+
+    return opened
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A model to compare with the base; opened when its turn comes."""
@@ -66,7 +91,7 @@ def checkpoints_of(
     unlearned: ModelSources,
     oracle: ModelSource | None,
     base: LanguageModel,
-    opened: Callable[[ModelSource, str | None, LanguageModel | None], LanguageModel],
+    opened: Opened,
 ) -> list[Checkpoint]:
     """The unlearned models and the oracle. opened(source, label, base) loads one."""
 

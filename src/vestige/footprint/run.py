@@ -28,6 +28,7 @@ from vestige.footprint.checkpoints import (
     Watcher,
     checkpoints_of,
     listed,
+    opener,
     resolvable,
 )
 from vestige.footprint.costs import Estimate, estimate
@@ -45,8 +46,7 @@ from vestige.footprint.records import (
 from vestige.footprint.shifts import Sums
 from vestige.footprint.texts import Source, corpora_of, corpus_records, samples_of, warnings_of
 from vestige.footprint.world import World
-from vestige.models.adapters import is_adapter
-from vestige.models.causal_lm import LanguageModel, check_comparable, load_language_model
+from vestige.models.causal_lm import LanguageModel, check_comparable
 from vestige.models.projections import layer_modules, target_parameters
 
 __all__ = ["Quiet", "Watcher", "footprint"]
@@ -91,19 +91,7 @@ def footprint(
         writable_folder(Path(out))
     resolvable(base, *listed(unlearned).values(), *([oracle] if oracle is not None else []))
 
-    def opened(source: ModelSource, label: str | None, on: LanguageModel | None) -> LanguageModel:
-        if isinstance(source, LanguageModel):
-            return source
-        return load_language_model(
-            str(source),
-            dtype=settings.dtype,
-            revision=revision if on is None else None,
-            base=on,
-            label=label,
-            device=device,
-            four_bit=four_bit and not is_adapter(str(source)),
-        )
-
+    opened = opener(dtype=settings.dtype, revision=revision, device=device, four_bit=four_bit)
     watcher.stage("reading the models")
     first = opened(base, None, None)
     if not first.weight_change:

@@ -6,10 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from vestige.errors import InputError, shown
+from vestige.errors import InputError
 from vestige.footprint.records import FootprintRecord
+from vestige.report.reader import read_record
 
 __all__ = ["footprint_files", "is_footprint", "read_footprint", "read_footprints"]
 
@@ -77,21 +76,7 @@ def _format(path: Path) -> str:
 
 def read_footprint(path: Path) -> FootprintRecord:
     """One record. Raises InputError naming the file, and the field where one is wrong."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), f"not readable ({error})", "a JSON file in UTF-8", _REMEDY) from None
-    try:
-        return FootprintRecord.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(
-            f"{path}, {shown(where)}" if where else str(path),
-            f"{first['msg']} (got {shown(str(first['input']), 40)})",
-            f"a record of the format {FORMAT}",
-            "write it again with the version of vestige that reads it",
-        ) from None
+    return read_record(path, FootprintRecord, FORMAT, _REMEDY)
 
 
 def read_footprints(folders: Sequence[Path]) -> list[FootprintRecord]:
