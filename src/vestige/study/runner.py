@@ -169,14 +169,16 @@ def _run(
     failures = workers.work_through(first, until=before.deciding)
     if pending(before.deciding, store):
         raise CheckFailed(f"{failures[0].label}: {failures[0].reason}")
-    deletions = settle(setting, store, read_gates(setting, store, gated), plan.bundles)
+    gates = read_gates(setting, store, gated)
+    deletions = settle(setting, store, gates, plan.bundles)
     ahead = 0.0
     if plan.recovery is not None:
         ahead = foreseen(setting, deletions.requests, plan.recovery, len(used))
     cells, nodes = _cells(setting, store, deletions, used, fulls)
     report.total = cost(missing) + cost(pending(nodes, store)) + ahead
     failures += workers.work_through([*first, *nodes])
-    deletions = settle(setting, store, read_gates(setting, store, gated), plan.bundles)
+    if len(gates) < len(gated):  # gates of other seeds came later: their failures are recorded now
+        deletions = settle(setting, store, read_gates(setting, store, gated), plan.bundles)
     note_failures(store, nodes, failures)
     entries = register(setting, store, deletions, used, cells)
     assessments: dict[str, Assessment] = {}
