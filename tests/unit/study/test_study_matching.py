@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from vestige.cli import run
-from vestige.cli.study import _print_tuning
+from vestige.cli.study_lines import print_tuning
 from vestige.contracts import Undefined
 from vestige.errors import InputError
 from vestige.study.audit import audit_study
@@ -264,7 +264,7 @@ def test_matching_at_the_command_line(tuned: Path, capsys: pytest.CaptureFixture
     assert run(["study", "freeze", str(tuned), "--match-suppression", "default"]) == 2
     assert "no target of its own" in capsys.readouterr().err
     assert not (tuned / "frozen.json").exists()
-    _print_tuning(tuning_of(tuned))
+    print_tuning(tuning_of(tuned))
     assert "Temperature by likelihood instead: temperature " in capsys.readouterr().out
 
 
