@@ -1,0 +1,93 @@
+"""Takes from a run folder the records that tables are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from generated.base import RECORDS
+from vestige.study.store import run_folders
+
+
+def node_facts(runs: Sequence[Path]) -> dict[str, str]:
+    """Seconds by kind of work, as the nodes' own records say; a part that several arms share counts once."""
+    records = {
+        path.parent.name: json.loads(path.read_text(encoding="utf-8"))
+        for run in runs
+        for path in sorted((run / "nodes").glob("*/record.json"))
+    }
+    spent: dict[str, list[float]] = {}
+    for record in records.values():
+        spent.setdefault(record["kind"], []).append(record["seconds"])
+    return {
+        f"{kind}: number, minutes each, minutes in all": (
+            f"{len(seconds)}, {min(seconds) / 60:.1f} to {max(seconds) / 60:.1f}, {sum(seconds) / 60:.0f}"
+        )
+        for kind, seconds in sorted(spent.items())
+    }
+
+
+def make_facts(run: Path, commands: Sequence[str]) -> dict[str, str]:
+    """Rows, seeds, settings, minutes, machine and commands of a run folder."""
+    runs = list(run_folders(run).values())
+    data = json.loads((runs[0] / "data.json").read_text(encoding="utf-8"))
+    plan = json.loads((runs[0] / "plan.json").read_text(encoding="utf-8"))
+    history = json.loads((runs[0] / "history.json").read_text(encoding="utf-8"))
+    environment = history[-1]["environment"]
+    plan = plan.get("plan", plan)
+    return {
+        "commands": "; ".join(f"`{command}`" for command in commands),
+        "data": f"{data['name']}, {len(data['options'])} options, sha256 {data['sha256'][:12]}",
+        "rows": ", ".join(f"{item['split']} {item['rows']}" for item in data["report"]["splits"]),
+        "dropped": "; ".join(f"{item['rows']}: {item['reason']}" for item in data["report"]["dropped"])
+        or "none",
+        **({"arms": ", ".join(run_folders(run))} if len(runs) > 1 else {}),
+        **({"scale": plan["scale"]} if plan.get("scale") else {}),
+        "seeds": "; ".join(dict.fromkeys(seeds_of(run) for run in runs)),
+        "training": ", ".join(f"{key} {value}" for key, value in plan.get("training", {}).items()),
+        **node_facts(runs),
+        "machine": f"{environment['machine']}, {environment['device']}, one thread a worker, busy with other "
+        "work at the same time: the minutes are no measure of speed",
+        "versions": ", ".join(f"{key} {value}" for key, value in environment["packages"].items()),
+    }
+
+
+def seeds_of(run: Path) -> str:
+    """Which seeds a run folder has models of."""
+    plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
+    return (
+        f"evaluated {plan.get('seeds', [17])}, further full models {plan.get('noise_seeds', [])}, "
+        f"further oracles {plan.get('oracle_seeds', [])}"
+    )
+
+
+def placeless(value: Any) -> Any:
+    """`value` with absolute paths cut to their last part: where something lay is no result."""
+    if isinstance(value, dict):
+        return {key: placeless(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [placeless(item) for item in value]
+    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
+
+
+def kept(run: Path) -> list[Path]:
+    """What tables are made of: records and settings, never row ids, probabilities or models."""
+    names = ("plan.json", "data.json", "gates.json", "evaluations.json", "tuning.json", "frozen.json")
+    patterns = ("assessments/*.json", "candidates/*.json", "recovery/*.json", "summaries/*.json")
+    return [run / name for name in names] + [path for item in patterns for path in sorted(run.glob(item))]
+
+
+def store(run: Path, commands: Sequence[str]) -> None:
+    """Copy what the tables need from a run folder. Texts, row ids and places are in none of it."""
+    target = RECORDS / run.name
+    records = [found for folder in run_folders(run).values() for found in kept(folder)]
+    for path in [run / "sweep.json", *records]:
+        if path.is_file():
+            copy = target / path.relative_to(run)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            value = placeless(json.loads(path.read_text(encoding="utf-8")))
+            copy.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(make_facts(run, commands), indent=1) + "\n"
+    (target / "facts.json").write_text(text, encoding="utf-8")
