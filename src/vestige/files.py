@@ -1,4 +1,4 @@
-"""Writing whole files or none, and one-line errors for what the operating system refuses."""
+"""Writing whole files or none, reading records, and one-line errors for what is refused or does not fit."""
 
 from __future__ import annotations
 
@@ -8,10 +8,24 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-from vestige.errors import InputError
+from vestige.errors import InputError, shown
 
-__all__ = ["atomic_path", "drop_unfinished", "reading", "writable_folder", "write_bytes", "write_text"]
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = [
+    "atomic_path",
+    "drop_unfinished",
+    "read_record",
+    "reading",
+    "writable_folder",
+    "write_bytes",
+    "write_text",
+]
+
+Made = TypeVar("Made", bound="BaseModel")
 
 UNFINISHED = ".vestige-"
 """How the names of files begin that are being written; a kill may leave one."""
@@ -28,6 +42,31 @@ def reading(path: Path, needed: str = "a readable file") -> Iterator[None]:
         raise InputError(str(path), "a folder", needed, "name a file inside it") from None
     except OSError as error:
         raise InputError(str(path), _reason(error), needed, "check the path and its permissions") from None
+
+
+def read_record(path: Path, kind: type[Made], remedy: str) -> Made:
+    """The record in a JSON file. kind: has a field `format`. remedy: how a file is made that can be read.
+
+    Raises InputError naming the file, and the field where one is wrong.
+    """
+    from pydantic import ValidationError
+
+    form = kind.model_fields["format"].default
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(str(path), f"not readable ({error})", "a JSON file in UTF-8", remedy) from None
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"{path}, {shown(where)}" if where else str(path),
+            f"{first['msg']} (got {shown(str(first['input']), 40)})",
+            f"a record of the format {form}",
+            "write it again with the version of vestige that reads it",
+        ) from None
 
 
 def writable_folder(path: Path) -> Path:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TypeVar
-
-from pydantic import BaseModel, ValidationError
 
 from vestige.contracts import Assessment
-from vestige.errors import InputError, shown
+from vestige.errors import InputError
+from vestige.files import read_record
 from vestige.study.store import SWEEP, run_folders
 
-__all__ = ["assessment_files", "has_assessments", "read_assessment", "read_assessments", "read_record"]
+__all__ = ["assessment_files", "has_assessments", "read_assessment", "read_assessments"]
 
-Made = TypeVar("Made", bound=BaseModel)
-
-_FORMAT = "vestige-assessment-1"
 _REMEDY = "make one with: vestige compare ... --out DIR, or vestige study run STUDY.yaml --out DIR"
 
 
@@ -54,31 +49,9 @@ def _files(folder: Path) -> list[Path]:
     return files + sorted((folder / "assessments").glob("*.json"), key=_natural)
 
 
-def read_record(path: Path, kind: type[Made], form: str, remedy: str) -> Made:
-    """One record. form: its format's name. remedy: how a readable file is made.
-
-    Raises InputError naming the file, and the field where one is wrong.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), f"not readable ({error})", "a JSON file in UTF-8", remedy) from None
-    try:
-        return kind.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(
-            f"{path}, {shown(where)}" if where else str(path),
-            f"{first['msg']} (got {shown(str(first['input']), 40)})",
-            f"a record of the format {form}",
-            "write it again with the version of vestige that reads it",
-        ) from None
-
-
 def read_assessment(path: Path) -> Assessment:
     """One record. Raises InputError naming the file, and the field where one is wrong."""
-    return read_record(path, Assessment, _FORMAT, _REMEDY)
+    return read_record(path, Assessment, _REMEDY)
 
 
 def read_assessments(folder: Path) -> list[Assessment]:

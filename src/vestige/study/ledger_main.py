@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from vestige.contracts import Interval, ModelAssessment, Record, Undefined
-from vestige.errors import InputError
+from vestige.files import read_record
 from vestige.study.ledger_measured import Measured
 from vestige.study.ledger_rows import ClincRow, MainTable2Row, MainTable3Row
 from vestige.study.ledger_run import REMEDY, Filled, Run, bundle_name
@@ -53,9 +51,9 @@ def main_table2_rows(items: Sequence[Measured], summaries: Summaries) -> list[Ma
                     **filled.values,
                 )
             )
-    for run, content in summaries.get("replication", ()):
+    for run, _ in summaries.get("replication", ()):
         if not _about(run, "clinc150"):
-            summary = _checked(ReplicationSummary, content, run, "replication")
+            summary = _summary(ReplicationSummary, run, "replication")
             found += [
                 _replicated(item)
                 for item in summary.methods
@@ -74,16 +72,9 @@ def _plain(run: Run) -> bool:
     return bool(granularity == "class" and run.plan.get("rendering", "semantic") == "semantic")
 
 
-def _checked(kind: type[S], content: Any, run: Run, name: str) -> S:
-    """A summary as its record. Raises InputError naming file and field."""
-    try:
-        return kind.model_validate(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"{run.root / 'summaries' / name}.json, {where}", first["msg"], "a summary of a study", REMEDY
-        ) from None
+def _summary(kind: type[S], run: Run, name: str) -> S:
+    """A summary of a run. Raises InputError naming file and field."""
+    return read_record(run.root / "summaries" / f"{name}.json", kind, REMEDY)
 
 
 def _replicated(item: MethodReplication) -> MainTable2Row:
@@ -150,9 +141,9 @@ def main_table3_rows(items: Sequence[Measured], summaries: Summaries) -> list[Ma
         return []
     pooled = [
         row
-        for run, content in summaries.get("pooled", ())
+        for run, _ in summaries.get("pooled", ())
         if str(run.json("data.json", {}).get("name")) == "clinc150" and _plain(run)
-        for row in _pooled(_checked(PooledSummary, content, run, "pooled"))
+        for row in _pooled(_summary(PooledSummary, run, "pooled"))
     ]
     return [*groups["frozen_transfer"], *groups["tuned"], *pooled, *groups["opaque"]]
 

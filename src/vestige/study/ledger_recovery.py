@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import ValidationError
 
 from vestige.attacks.records import (
     UNSEEN,
@@ -17,9 +16,9 @@ from vestige.attacks.records import (
     Threshold,
 )
 from vestige.contracts import Estimate, Floats, Interval, Undefined
-from vestige.errors import InputError, shown
+from vestige.files import read_record
 from vestige.study.ledger_rows import ControlRow, CurveRow, FreshHeadRow, RecoveryRow
-from vestige.study.ledger_run import Filled, Run, bundle_name, model_names, number_of
+from vestige.study.ledger_run import REMEDY, Filled, Run, bundle_name, model_names, number_of
 
 __all__ = [
     "control_rows",
@@ -36,21 +35,11 @@ CONTRASTS = ("g_abs", "g_adj", "g_headroom")
 
 def recoveries(runs: Sequence[Run]) -> list[tuple[Run, RecoveryRecord]]:
     """Every recovery record. Raises InputError naming file and field."""
-    found = []
-    for run in runs:
-        for path in sorted(run.root.glob("recovery/*.json")):
-            try:
-                found.append((run, RecoveryRecord.model_validate_json(path.read_bytes())))
-            except ValidationError as error:
-                first = error.errors(include_url=False, include_context=False)[0]
-                where = ".".join(map(str, first["loc"]))
-                raise InputError(
-                    f"{path}, {shown(where)}",
-                    first["msg"],
-                    "a record of vestige-recovery-1",
-                    "run the study again",
-                ) from None
-    return found
+    return [
+        (run, read_record(path, RecoveryRecord, REMEDY))
+        for run in runs
+        for path in sorted(run.root.glob("recovery/*.json"))
+    ]
 
 
 def _common(record: RecoveryRecord) -> dict[str, Any]:

@@ -10,10 +10,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from vestige.contracts import Assessment, Estimate, Interval, ModelAssessment, Undefined
-from vestige.errors import InputError, shown
+from vestige.errors import InputError
+from vestige.files import read_record
 
 __all__ = ["Filled", "Run", "bundle_name", "model_names", "number_of"]
 
@@ -55,19 +54,9 @@ class Run:
         files = sorted(self.root.glob("assessments/*.json"))
         single = self.root / "assessment.json"
         files += [single] if single.is_file() else []
-        found = {}
-        for path in files:
-            try:
-                found[path.relative_to(self.root).as_posix()] = Assessment.model_validate_json(
-                    path.read_bytes()
-                )
-            except ValidationError as error:
-                first = error.errors(include_url=False, include_context=False)[0]
-                where = ".".join(map(str, first["loc"]))
-                raise InputError(
-                    f"{path}, {shown(where)}", first["msg"], "a record of vestige-assessment-1", REMEDY
-                ) from None
-        return found
+        return {
+            path.relative_to(self.root).as_posix(): read_record(path, Assessment, REMEDY) for path in files
+        }
 
     @cached_property
     def entries(self) -> list[dict[str, Any]]:

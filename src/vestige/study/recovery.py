@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from pydantic import ValidationError
 
 from vestige.attacks.exposure import chosen_labels
 from vestige.attacks.records import SEEN, SETTINGS_CAVEAT, SWAP, UNSEEN, FreshHeadResult, RecoveryRecord
 from vestige.deletion.requests import DeletionRequest, request_from_json
-from vestige.errors import InputError
+from vestige.files import read_record
 from vestige.metrics.recovery import horizon_weights
 from vestige.seeds import digest
 from vestige.study.deletions import read_table
@@ -346,13 +345,7 @@ def _heads(store: Store, piece: _Piece, draws: int, condition: str) -> tuple[Fre
 def _record(store: Store, name: str) -> RecoveryRecord | None:
     if not store.has(f"{name}.json"):
         return None
-    path = store.path(f"{name}.json")
-    try:
-        return RecoveryRecord.model_validate_json(path.read_bytes())
-    except ValidationError:
-        raise InputError(
-            str(path), "no recovery record", "one that vestige wrote", "remove it and run again"
-        ) from None
+    return read_record(store.path(f"{name}.json"), RecoveryRecord, "remove it and run again")
 
 
 def _sha256(data: bytes) -> str:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import ValidationError
-
 from vestige.attacks.relearn_records import CheckpointRelearning, RelearnRecord
 from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour
 from vestige.contracts import Record, Undefined
-from vestige.errors import InputError, shown
+from vestige.errors import InputError
+from vestige.files import read_record
 from vestige.footprint.records import CheckpointFootprint, FootprintRecord
 from vestige.language_study.correlations import CorrelationRow
 from vestige.metrics.footprint import FootprintClass
@@ -22,6 +21,7 @@ from vestige.report.footprint.reader import footprint_files, read_footprint
 __all__ = ["Beside", "beside", "correlation_rows", "joined_rows"]
 
 BEHAVIOUR, RELEARN = "behaviour.json", "relearn.json"
+_MAKES = {BEHAVIOUR: "vestige behaviour ... --out DIR", RELEARN: "vestige attack relearn ... --out DIR"}
 Made = TypeVar("Made", bound=Record)
 
 
@@ -68,24 +68,8 @@ def _found(root: Path, name: str, kind: type[Made]) -> Made | None:
     part = name.removesuffix(".json")
     for path in (root / name, root / part / name, root.parent / part / name):
         if path.is_file():
-            return _read(path, kind)
+            return read_record(path, kind, f"make it again: {_MAKES[name]}")
     return None
-
-
-def _read(path: Path, kind: type[Made]) -> Made:
-    try:
-        return kind.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), f"not readable ({error})", "a JSON file", "make it again") from None
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(
-            f"{path}, {shown(where)}",
-            str(first["msg"]),
-            f"a {kind.__name__}",
-            "write it again with this version of vestige",
-        ) from None
 
 
 def joined_rows(folders: Sequence[Path]) -> list[CorrelationRow]:

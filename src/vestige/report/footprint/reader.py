@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vestige.errors import InputError
+from vestige.files import read_record
 from vestige.footprint.records import FootprintRecord
-from vestige.report.reader import read_record
 
 __all__ = ["footprint_files", "is_footprint", "read_footprint", "read_footprints"]
 
@@ -76,7 +76,7 @@ def _format(path: Path) -> str:
 
 def read_footprint(path: Path) -> FootprintRecord:
     """One record. Raises InputError naming the file, and the field where one is wrong."""
-    return read_record(path, FootprintRecord, FORMAT, _REMEDY)
+    return read_record(path, FootprintRecord, _REMEDY)
 
 
 def read_footprints(folders: Sequence[Path]) -> list[FootprintRecord]:

@@ -1,0 +1,58 @@
+"""Whatever reads a record says what is wrong with it in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vestige.errors import InputError
+from vestige.report.footprint.joined import beside
+from vestige.report.footprint.reader import read_footprint
+from vestige.report.reader import read_assessment
+from vestige.study.ledger_main import main_table2_rows
+from vestige.study.ledger_recovery import recoveries
+from vestige.study.ledger_run import Run
+from vestige.study.recovery import stored_plan
+from vestige.study.store import Store
+
+READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
+    "assessment-1": ("assessment.json", lambda root: read_assessment(root / "assessment.json")),
+    "assessment-1 of a run": ("assessments/01-s17.json", lambda root: Run(root).assessments),
+    "footprint-1": ("footprint.json", lambda root: read_footprint(root / "footprint.json")),
+    "behaviour-1": ("behaviour.json", beside),
+    "relearn-1": ("relearn/relearn.json", beside),
+    "recovery-1": ("recovery/01-s17-npo.json", lambda root: recoveries([Run(root)])),
+    "recovery-1 to go on": (
+        "recovery/01-s17-npo.json",
+        lambda root: stored_plan(Store(root), "recovery/01-s17-npo"),
+    ),
+    "replication-1": (
+        "summaries/replication.json",
+        lambda root: main_table2_rows([], {"replication": [(Run(root), {})]}),
+    ),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("fault", ["another format", "no JSON", "no text"])
+def test_every_reader_says_the_same(reader: str, fault: str, tmp_path: Path) -> None:
+    name, read = READERS[reader]
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    data = {"another format": b'{"format": "vestige-other-1"}', "no JSON": b"{", "no text": b"\xff\xfe"}
+    path.write_bytes(data[fault])
+    with pytest.raises(InputError) as raised:
+        read(tmp_path)
+    form = f"vestige-{reader.split(' ')[0]}"
+    said = str(raised.value)
+    if fault == "no text":
+        assert said.startswith(f"{path}: found not readable (")
+        assert "; needed a JSON file in UTF-8; " in said
+        return
+    assert said.startswith(f"{path}: found Invalid JSON" if fault == "no JSON" else f"{path}, ")
+    assert said.endswith(
+        f"; needed a record of the format {form}; write it again with the version of vestige that reads it"
+    )
