@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from vestige.contracts import Assessment
     from vestige.footprint.records import FootprintRecord
     from vestige.report.paper import Paper
+    from vestige.report.recovered import Recovered
 
 __all__ = ["FORMATS", "app", "write_tables"]
 
@@ -40,7 +41,8 @@ def report(
         str | None, typer.Option("--tables", help="Write tables: csv, tex, or both with a comma.")
     ] = None,
     figures: Annotated[
-        str | None, typer.Option("--figures", help="Write the numbered figures of a study: svg.")
+        str | None,
+        typer.Option("--figures", help="Write figures as files: svg. Of a study the numbered ones."),
     ] = None,
     only: Annotated[
         str | None, typer.Option("--only", help="Only these numbered tables and figures, such as S3,5.")
@@ -73,18 +75,26 @@ def report(
     from vestige.files import writable_folder
     from vestige.report.consistency import contradictions
     from vestige.report.html import write_report
-    from vestige.report.reader import has_assessments, read_assessments
+    from vestige.report.reader import assessment_files, has_assessments, read_assessments
+    from vestige.report.recovered import recovered
     from vestige.study.store import refresh_manifest
 
     formats = _formats(tables, "--tables", FORMATS)
     if _of_footprints(folders):
-        for option, given in (("--figures", figures), ("--only", only), ("--with", beside)):
+        for option, given in (("--only", only), ("--with", beside)):
             if given:
                 raise InputError(
                     option, "footprints", "a study or a sweep", f"leave {option} away: footprints have none"
                 )
         _footprints(
-            folders, html=html, formats=formats, out=out, title=title, show_text=show_text, as_json=as_json
+            folders,
+            html=html,
+            formats=formats,
+            drawn=_formats(figures, "--figures", FIGURES),
+            out=out,
+            title=title,
+            show_text=show_text,
+            as_json=as_json,
         )
         return
     folder = _one(folders, show_text=show_text)
@@ -93,13 +103,16 @@ def report(
     paper = _paper(folder, beside or [], only, asked=bool(drawn) or only is not None)
     alone = paper is not None and paper.present and not has_assessments(folder)
     assessments = [] if alone else read_assessments(folder)
+    recoveries = [] if alone else recovered(assessment_files(folder))
     target = writable_folder(out or (folder.parent if folder.is_file() else folder))
     for item in assessments:
         for line in contradictions(item):
             typer.echo(f"warning: {item.name}: {line}".encode("unicode_escape").decode(), err=True)
     written = []
     if html or not (formats or drawn):
-        written.append(write_report(assessments, target / "report.html", title=title, paper=paper))
+        written.append(
+            write_report(assessments, target / "report.html", title=title, paper=paper, recoveries=recoveries)
+        )
     if only is None and assessments:
         written += write_tables(assessments, target / "tables", formats)
     if paper is not None and (formats or drawn):
@@ -108,7 +121,7 @@ def report(
         written += write_paper(paper, target, tables=formats, figures=drawn)
     refresh_manifest(target, *(path.relative_to(target).as_posix() for path in written))
     if as_json:
-        typer.echo(_record(assessments, written))
+        typer.echo(_record(assessments, recoveries, written))
         return
     for path in written:
         typer.echo(f"Written: {path}")
@@ -146,15 +159,16 @@ def _footprints(
     *,
     html: bool,
     formats: Sequence[str],
+    drawn: Sequence[str],
     out: Path | None,
     title: str,
     show_text: bool,
     as_json: bool,
 ) -> None:
-    """Page and tables of footprints. Written to the folder itself, or beside several."""
+    """Page, tables and figures of footprints. Written to the folder itself, or beside several."""
     from vestige.files import writable_folder
     from vestige.report.footprint.attached import extras_of
-    from vestige.report.footprint.export import write_footprint_tables
+    from vestige.report.footprint.export import write_footprint_figures, write_footprint_tables
     from vestige.report.footprint.joined import beside
     from vestige.report.footprint.page import write_footprint_report
     from vestige.report.footprint.reader import footprint_files, read_footprints
@@ -166,13 +180,17 @@ def _footprints(
     first = folders[0]
     target = writable_folder(out or (first.parent if first.is_file() else first))
     written = []
-    if html or not formats:
-        extras = [
-            extras_of(item, beside(path), key=f"f{place}", texts=document_texts(item) if show_text else None)
-            for place, (item, path) in enumerate(zip(records, footprint_files(folders), strict=True), start=1)
-        ]
+    page = html or not (formats or drawn)
+    extras = [
+        extras_of(item, beside(path), key=f"f{place}", texts=document_texts(item) if show_text else None)
+        for place, (item, path) in enumerate(zip(records, footprint_files(folders), strict=True), start=1)
+        if page or drawn
+    ]
+    if page:
         written.append(write_footprint_report(records, target / "report.html", title=title, extras=extras))
     written += write_footprint_tables(records, target / "tables", formats)
+    if drawn:
+        written += write_footprint_figures(records, target / "figures", extras)
     if as_json:
         typer.echo(_footprint_record(records, written))
         return
@@ -243,7 +261,9 @@ def _formats(given: str | None, option: str, known: Sequence[str]) -> list[str]:
     return found
 
 
-def _record(assessments: Sequence[Assessment], written: Sequence[Path]) -> str:
+def _record(
+    assessments: Sequence[Assessment], recoveries: Sequence[Recovered], written: Sequence[Path]
+) -> str:
     import json
 
     from vestige.contracts import Undefined
@@ -256,9 +276,9 @@ def _record(assessments: Sequence[Assessment], written: Sequence[Path]) -> str:
             "decision": model.decision.model_dump()
             if isinstance(model.decision, Undefined)
             else model.decision,
-            "sentence": sentence(item, model.label),
+            "sentence": sentence(item, model.label, known.get(model.label)),
         }
-        for item in assessments
+        for item, known in zip(assessments, recoveries, strict=True)
         for model in item.models
         if model.role == "unlearned"
     ]

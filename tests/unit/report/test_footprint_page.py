@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from tests.footprints import ROLES, adjacency, calibrated, checkpoint, record, shift
@@ -271,11 +272,27 @@ def test_tables_as_files(folders: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert "RMU+noise" in tex
 
 
+def test_every_drawing_of_the_page_becomes_a_file(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(folders / "one"), "--out", str(tmp_path), "--figures", "svg", "--html"]) == 0
+    capsys.readouterr()
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    index = list(csv.DictReader(io.StringIO((tmp_path / "figures" / "index.csv").read_text())))
+    assert len(index) == len(re.findall(r"<svg.*?</svg>", page, re.S)) > 3
+    assert index[0]["file"] == "classes-1.svg"
+    for line in index:
+        drawing = ElementTree.parse(tmp_path / "figures" / line["file"]).getroot()
+        assert drawing.tag == "{http://www.w3.org/2000/svg}svg"
+        assert line["alternative"] in "".join(drawing.itertext())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["one", "two"], "--out: found nothing"),
-        (["one", "--figures", "svg"], "--figures: found footprints"),
+        (["one", "--figures", "png"], "--figures: found 'png'"),
+        (["one", "--only", "S3"], "--only: found footprints"),
         (["one", "nowhere"], "nowhere: found no footprint.json"),
         (["nowhere", "--show-text"], "--show-text: found no footprint"),
     ],

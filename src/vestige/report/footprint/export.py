@@ -1,4 +1,4 @@
-"""Tables of footprints as files: CSV in full precision, LaTeX for papers. No text of documents."""
+"""Tables and figures of footprints as files: CSV in full precision, LaTeX for papers, SVG. No texts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from vestige.files import write_text
 from vestige.footprint.judgements import CalibratedClass
 from vestige.footprint.records import CheckpointFootprint, FootprintRecord, Shift
 from vestige.metrics.footprint import FootprintClass
+from vestige.report.drawing import Panel, standalone
 from vestige.report.export import to_csv, to_tex
+from vestige.report.footprint.page import overview
 from vestige.report.footprint.rows import checkpoint_rows
+from vestige.report.footprint.sections import Extras, footprint_sections
 from vestige.report.footprint.tables import checkpoint_table, noise_variants, role_table
+from vestige.report.sections import Block, Drawings, Fold, Section
 
-__all__ = ["write_footprint_tables"]
+__all__ = ["write_footprint_figures", "write_footprint_tables"]
 
 _KEYS = ("footprint", "base", "checkpoint", "checkpoint_role")
 _SHIFTS = ("cofi", "chess", "chess_floor", "log10_ppl_ratio", "cofi_linear")
@@ -47,6 +51,49 @@ def write_footprint_tables(
             "\n".join(to_tex(table) for table in [*tables, *([variants] if variants else [])]),
         )
     return written
+
+
+def write_footprint_figures(
+    records: Sequence[FootprintRecord], folder: Path, extras: Sequence[Extras] = ()
+) -> list[Path]:
+    """Write every drawing of the page as a file of its own, and index.csv: file, caption, what it shows.
+
+    Files are named by section and place in it, with `f1-`, `f2-`, ... before them for each of several
+    footprints. extras: one a record, or none. Returns the paths.
+    """
+    beside = list(extras) or [Extras()] * len(records)
+    several = len(records) > 1
+    found: list[tuple[str, Panel]] = []
+    if several:
+        found += _panels(overview(records), "")
+    for place, (record, extra) in enumerate(zip(records, beside, strict=True), start=1):
+        before = f"f{place}-" if several else ""
+        found += _panels(footprint_sections(record, extra, key=f"f{place}"), before)
+    for name, panel in found:
+        write_text(folder / name, standalone(panel))
+    index = to_csv(
+        ["file", "caption", "alternative"],
+        [[name, panel.caption, panel.alternative] for name, panel in found],
+    )
+    write_text(folder / "index.csv", index)
+    return [*(folder / name for name, _ in found), folder / "index.csv"]
+
+
+def _panels(sections: Sequence[Section], before: str) -> list[tuple[str, Panel]]:
+    """File name and drawing, in the order of the page."""
+    return [
+        (f"{before}{section.key}-{place}.svg", panel)
+        for section in sections
+        for place, panel in enumerate(_drawn(section.blocks), start=1)
+    ]
+
+
+def _drawn(blocks: Sequence[Block]) -> Iterator[Panel]:
+    for block in blocks:
+        if isinstance(block, Drawings):
+            yield from block.panels
+        elif isinstance(block, Fold):
+            yield from _drawn(block.blocks)
 
 
 def _keys(record: FootprintRecord, checkpoint: CheckpointFootprint) -> list[str]:
