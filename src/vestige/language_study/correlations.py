@@ -96,10 +96,10 @@ class CorrelationRecord(Record):
         yield from (f"- {line}" for line in self.caveats)
 
     def to_csv(self) -> str:
-        """The correlations as CSV text; empty where undefined."""
+        """The correlations as CSV text; empty where undefined; left_out: draws without a coefficient."""
         made = io.StringIO()
         writer = csv.writer(made, lineterminator="\n")
-        parts = ("value", "p", "low", "high")
+        parts = ("value", "p", "low", "high", "left_out")
         writer.writerow(
             [
                 "key",
@@ -116,7 +116,7 @@ class CorrelationRecord(Record):
                 interval = found.interval
                 ends = (interval.low, interval.high) if isinstance(interval, Interval) else ("", "")
                 cells += ["" if isinstance(value, Undefined) else value for value in (found.value, found.p)]
-                cells += ends
+                cells += [*ends, found.left_out]
             writer.writerow(cells)
         return made.getvalue()
 
@@ -183,12 +183,17 @@ def _caveats(rows: Sequence[CorrelationRow]) -> Iterator[str]:
 
 
 def text_of(item: Correlation) -> str:
-    """`0.65 (p 0.030, BCa [0.02, 0.91])`."""
+    """`0.65 (p 0.030, BCa [0.02, 0.91])`; with what is undefined, and how many draws were left out."""
     if isinstance(item.value, Undefined):
         return str(item.value)
-    ends = item.interval
-    said = f", BCa [{ends.low:.2f}, {ends.high:.2f}]" if isinstance(ends, Interval) else ", no interval"
-    return f"{item.value:.3f} (p {item.p:.3g}{said})"
+    p, ends = item.p, item.interval
+    parts = ["no p: " + p.undefined if isinstance(p, Undefined) else f"p {p:.3g}"]
+    if isinstance(ends, Interval):
+        left_out = f", {item.left_out} of {ends.draws} draws without spread left out" if item.left_out else ""
+        parts.append(f"BCa [{ends.low:.2f}, {ends.high:.2f}]{left_out}")
+    else:
+        parts.append(f"no interval: {ends.undefined}")
+    return f"{item.value:.3f} ({', '.join(parts)})"
 
 
 _COLUMNS = ("cofi_f", "cofi_a", "cofi_g", "chess_f", "recovery", "forget_before", "delta_f", "b_gap")
