@@ -42,6 +42,10 @@ def parts() -> dict[str, Callable[[], str]]:
     }
     for study in sorted(path.parent.name for path in RECORDS.glob("*/facts.json")):
         made[f"facts {study}"] = partial(decisions.listing, study)
+        if (RECORDS / study / "footprint.json").is_file():
+            made[f"shifts {study}"] = partial(footprints.footprint_shifts, study)
+            made[f"classes {study}"] = partial(footprints.footprint_classes, study)
+            made[f"figures {study}"] = partial(footprints.figures, study)
         if not (RECORDS / study / "sweep.json").is_file() and not (RECORDS / study / "assessments").is_dir():
             continue
         made[f"displacement {study}"] = partial(decisions.displacement, study)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from generated.base import RECORDS
+from vestige.footprint.records import FootprintRecord
+from vestige.report.footprint.export import write_footprint_figures
 from vestige.study.store import run_folders
 
 
@@ -79,9 +81,57 @@ def kept(run: Path) -> list[Path]:
     return [run / name for name in names] + [path for item in patterns for path in sorted(run.glob(item))]
 
 
+MODULES = 10
+"""Most shifted matrices of each text that a stored footprint keeps."""
+DRAWN = ("classes-", "shifts-")
+"""Sections of the page whose drawings are kept."""
+
+
+def store_footprint(run: Path, commands: Sequence[str], target: Path) -> None:
+    """Copy a footprint without documents and most matrices, and its main drawings."""
+    text = (run / "footprint.json").read_text(encoding="utf-8")
+    record = FootprintRecord.model_validate_json(text)
+    written = write_footprint_figures([record], target / "figures")
+    index = written[-1]
+    for path in written[:-1]:
+        if not path.name.startswith(DRAWN):
+            path.unlink()
+    kept = [
+        line for line in index.read_text(encoding="utf-8").splitlines() if line.startswith(("file", *DRAWN))
+    ]
+    index.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    value = placeless(json.loads(text))
+    for checkpoint in value["checkpoints"]:
+        for corpus in checkpoint["corpora"]:
+            corpus["documents"] = []
+            corpus["modules"] = corpus["modules"][:MODULES]
+    dumped = json.dumps(value, indent=1, ensure_ascii=False)
+    (target / "footprint.json").write_text(dumped + "\n", encoding="utf-8")
+    settings, cost = record.settings, record.cost
+    facts = {
+        "commands": "; ".join(f"`{command}`" for command in commands),
+        "base": f"{record.base.label}, {record.parameters:,} measured weights in {record.layers} layers",
+        "texts": "; ".join(
+            f"{item.name} ({item.role}): {item.documents} documents, {sum(item.units)} units, "
+            f"{sum(item.tokens)} tokens"
+            for item in record.corpora
+        ),
+        "sample": f"{settings.subsets} subsets of {settings.units} units, at most {settings.max_length} "
+        f"tokens, seed {settings.seed}, {settings.dtype}",
+        "Hessian": f"{settings.probes} probes, {settings.hessian_length} tokens",
+        "passes": f"{cost.passes_run:,} of one sequence forward and backward",
+        "minutes": ", ".join(f"{part} {seconds / 60:.1f}" for part, seconds in cost.seconds.items()),
+        "machine": f"{cost.device}, one thread, other work beside it: the minutes are no measure of speed",
+    }
+    (target / "facts.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
 def store(run: Path, commands: Sequence[str]) -> None:
     """Copy what the tables need from a run folder. Texts, row ids and places are in none of it."""
     target = RECORDS / run.name
+    if (run / "footprint.json").is_file():
+        store_footprint(run, commands, target)
+        return
     records = [found for folder in run_folders(run).values() for found in kept(folder)]
     for path in [run / "sweep.json", *records]:
         if path.is_file():
