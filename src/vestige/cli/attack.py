@@ -135,6 +135,8 @@ def _attack(
     else:
         for name, record in records.items():
             _print(name, record)
+        if records:
+            typer.echo(f"The page with it: vestige report {folder}")
     if failures:
         raise CheckFailed(
             f"{len(failures)} part(s) could not be made; the first, {failures[0].label}: {failures[0].reason}"

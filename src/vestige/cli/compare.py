@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from vestige.contracts import Assessment, ModelAssessment
+    from vestige.report.recovered import Recovered
 
 __all__ = ["FAIL_ON", "app", "forgotten_options", "print_assessment"]
 
@@ -180,7 +182,7 @@ def _write(assessment: Assessment, out: Path) -> None:
     write_report([assessment], out / "report.html")
 
 
-def print_assessment(assessment: Assessment) -> None:
+def print_assessment(assessment: Assessment, recoveries: Recovered = MappingProxyType({})) -> None:
     """The verdict table, each model's sentence and every caveat, on standard output."""
     from vestige.cli.console import output, paragraph
     from vestige.report.sentence import sentence
@@ -195,7 +197,7 @@ def print_assessment(assessment: Assessment) -> None:
     for model in assessment.models:
         if model.role == "unlearned":
             paragraph(console, "")
-            paragraph(console, sentence(assessment, model.label))
+            paragraph(console, sentence(assessment, model.label, recoveries.get(model.label)))
             if not assessment.has_oracle:
                 for line in _destinations(model):
                     paragraph(console, line)

@@ -312,6 +312,7 @@ def run_and_report(study: Study, folder: Path, execution: Execution) -> StudyRun
     from vestige.cli.console import Progress
     from vestige.report.html import write_report
     from vestige.report.paper import read_paper
+    from vestige.report.recovered import recovered
     from vestige.study.store import refresh_manifest
     from vestige.study.sweep import run_all
 
@@ -328,7 +329,13 @@ def run_and_report(study: Study, folder: Path, execution: Execution) -> StudyRun
         if result.assessments:
             progress.stage("writing the report")
             made = list(result.assessments.values())
-            write_report(made, folder / "report.html", title=study.name, paper=read_paper([folder]))
+            write_report(
+                made,
+                folder / "report.html",
+                title=study.name,
+                paper=read_paper([folder]),
+                recoveries=recovered([folder / name for name in result.assessments]),
+            )
             refresh_manifest(folder, "report.html")
     return result
 
@@ -428,11 +435,13 @@ def _hours(hours: float) -> str:
 def _print_result(result: StudyRun) -> None:
     from vestige.cli.compare import print_assessment
     from vestige.cli.console import output
+    from vestige.report.recovered import recovered
 
     console = output()
-    for name, assessment in result.assessments.items():
+    recoveries = recovered([result.root / name for name in result.assessments])
+    for (name, assessment), known in zip(result.assessments.items(), recoveries, strict=True):
         console.print(f"\n{assessment.name}")
-        print_assessment(assessment)
+        print_assessment(assessment, known)
         console.print(f"Record: {result.root / name}", soft_wrap=True)
     for note in result.notes:
         console.print(note)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from vestige.contracts import Assessment
-from vestige.report.sentence import NOT_TESTED, stage_words
-from vestige.report.words import number_word, plain, short
+from vestige.report.measures import unlearned_models
+from vestige.report.recovered import NOT_TESTED, Recovered, pooled_unseen
+from vestige.report.sentence import stage_words
+from vestige.report.words import listed, number_word, plain, short
 
 __all__ = ["SCOPE", "caveats", "shared_caveats"]
 
@@ -22,11 +25,27 @@ SCOPE = (
 """Lines that every report carries."""
 
 
-def caveats(assessment: Assessment) -> tuple[str, ...]:
-    """Every caveat of a record, one line each: its own, its stage's, and what was not tested."""
+def caveats(assessment: Assessment, recoveries: Recovered = MappingProxyType({})) -> tuple[str, ...]:
+    """Every caveat of a record, one line each: its own, its stage's, of recovery, and what was not tested.
+
+    recoveries: of the record's unlearned models that were attacked.
+    """
     found = [plain(item) for item in assessment.caveats]
     stage = stage_words(assessment.stage)
-    return tuple(dict.fromkeys([*found, *([stage] if stage else []), NOT_TESTED]))
+    return tuple(dict.fromkeys([*found, *([stage] if stage else []), *_recovery(assessment, recoveries)]))
+
+
+def _recovery(assessment: Assessment, recoveries: Recovered) -> list[str]:
+    """Which models were not fine-tuned again, and what pooled settings of those that were are not."""
+    if not recoveries:
+        return [NOT_TESTED]
+    pooled = [item.caveat for record in recoveries.values() if (item := pooled_unseen(record))]
+    left = [
+        f"“{short(model.label)}”" for model in unlearned_models(assessment) if model.label not in recoveries
+    ]
+    if not left:
+        return pooled
+    return [*pooled, f"{NOT_TESTED.removesuffix('.')} of {listed(left)}."]
 
 
 def shared_caveats(assessments: Sequence[Assessment]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from vestige.report.caveats import SCOPE, caveats, shared_caveats
 from vestige.report.consistency import contradictions
 from vestige.report.figures import Panel, distance_panels, mass_panels, reliability_panel
 from vestige.report.measures import first_full, measure, unlearned_models, view_count
+from vestige.report.recovered import Recovered
 from vestige.report.sentence import Verdict, verdict
 from vestige.report.tables import (
     Table,
@@ -66,18 +67,30 @@ _DECISIONS = {
 
 
 def write_report(
-    assessments: Sequence[Assessment], path: Path, *, title: str = "", paper: Paper | None = None
+    assessments: Sequence[Assessment],
+    path: Path,
+    *,
+    title: str = "",
+    paper: Paper | None = None,
+    recoveries: Sequence[Recovered] = (),
 ) -> Path:
     """Write the page for these records to `path` and return it. The same records give the same bytes.
 
     title: heading, default the name of the only record. paper: numbered tables and figures of the same
-    folder, a section of the page. Raises InputError for nothing to show or a place that cannot be written to.
+    folder, a section of the page. recoveries: of each record's models, or none at all. Raises InputError for
+    nothing to show or a place that cannot be written to.
     """
-    write_text(path, render(assessments, title=title, paper=paper))
+    write_text(path, render(assessments, title=title, paper=paper, recoveries=recoveries))
     return path
 
 
-def render(assessments: Sequence[Assessment], *, title: str = "", paper: Paper | None = None) -> str:
+def render(
+    assessments: Sequence[Assessment],
+    *,
+    title: str = "",
+    paper: Paper | None = None,
+    recoveries: Sequence[Recovered] = (),
+) -> str:
     """The page as text. Raises InputError without a record and without anything in `paper`."""
     paper = paper if paper is not None and paper.present else None
     if not assessments and paper is None:
@@ -85,8 +98,10 @@ def render(assessments: Sequence[Assessment], *, title: str = "", paper: Paper |
     heading = title or (assessments[0].name if len(assessments) == 1 else "What unlearning left behind")
     shown_parts = len(assessments) <= MOST_PARTS
     parts = [
-        _Part(assessment, f"a{position}", level=2 if len(assessments) == 1 else 3)
-        for position, assessment in enumerate(assessments, start=1)
+        _Part(assessment, f"a{position}", 2 if len(assessments) == 1 else 3, recovered)
+        for position, (assessment, recovered) in enumerate(
+            zip(assessments, recoveries or [{}] * len(assessments), strict=True), start=1
+        )
     ]
     page = environment().get_template("report.html.j2")
     return page.render(
@@ -120,6 +135,7 @@ class _Part:
     assessment: Assessment
     id: str
     level: int
+    recoveries: Recovered
 
     @property
     def name(self) -> str:
@@ -153,7 +169,7 @@ class _Part:
                 "decision": plain(model.decision),
                 "kind": _kind(model)[0],
                 "glyph": _kind(model)[1],
-                "sentence": verdict(self.assessment, model.label),
+                "sentence": verdict(self.assessment, model.label, self.recoveries.get(model.label)),
                 "folded": len(models) > _OPEN_VERDICTS,
                 "open": position == 0,
                 "gist": _gist(self.assessment, model),
@@ -279,7 +295,7 @@ class _Part:
 
     @cached_property
     def caveats(self) -> tuple[str, ...]:
-        return caveats(self.assessment)
+        return caveats(self.assessment, self.recoveries)
 
     @cached_property
     def contradictions(self) -> tuple[str, ...]:

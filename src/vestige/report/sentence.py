@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vestige.attacks.records import RecoveryRecord
 from vestige.contracts import Assessment, Estimate, Interval, ModelAssessment, Undefined
 from vestige.errors import InputError, did_you_mean
 from vestige.report.measures import (
@@ -19,6 +20,7 @@ from vestige.report.measures import (
     value_of,
     view_count,
 )
+from vestige.report.recovered import recovery_sentence
 from vestige.report.words import (
     conditions,
     counted,
@@ -36,9 +38,7 @@ from vestige.report.words import (
 from vestige.statistics.decision_rules import MARGIN, TOLERANCE
 from vestige.statistics.equivalence import EQUIVALENCE_MARGIN
 
-__all__ = ["NOT_TESTED", "Verdict", "sentence", "stage_words", "verdict"]
-
-NOT_TESTED = "Recovery by fine-tuning was not tested."
+__all__ = ["Verdict", "sentence", "stage_words", "verdict"]
 
 _STAGES = {
     "pilot": "This was a pilot with settings as they come, not a confirmation.",
@@ -64,13 +64,16 @@ class Verdict:
         return " ".join(part for part in (self.measured, self.decision, *self.limits) if part)
 
 
-def sentence(assessment: Assessment, label: str) -> str:
+def sentence(assessment: Assessment, label: str, recovery: RecoveryRecord | None = None) -> str:
     """The verdict on the model `label`, with its conditions. Raises InputError for an unknown label."""
-    return str(verdict(assessment, label))
+    return str(verdict(assessment, label, recovery))
 
 
-def verdict(assessment: Assessment, label: str) -> Verdict:
-    """The verdict on the model `label` in its parts. Raises InputError for an unknown label."""
+def verdict(assessment: Assessment, label: str, recovery: RecoveryRecord | None = None) -> Verdict:
+    """The verdict on the model `label` in its parts. recovery: of this checkpoint, None: not tested.
+
+    Raises InputError for an unknown label.
+    """
     try:
         model = assessment.model_named(label)
     except KeyError:
@@ -89,7 +92,7 @@ def verdict(assessment: Assessment, label: str) -> Verdict:
             measured=_without_oracle(assessment, model),
             decision="Fidelity to retraining cannot be assessed: no model retrained without the deleted rows "
             "was given.",
-            limits=(*_stage(assessment), NOT_TESTED),
+            limits=(*_stage(assessment), recovery_sentence(recovery)),
         )
     return Verdict(
         measured=_measured(assessment, model),
@@ -100,7 +103,7 @@ def verdict(assessment: Assessment, label: str) -> Verdict:
             *_coarse(assessment, model),
             *_gate(assessment),
             *_stage(assessment),
-            NOT_TESTED,
+            recovery_sentence(recovery),
         ),
     )
 

@@ -7,7 +7,8 @@ from tests.assessments import assessment, estimate, full, interval, oracle, unle
 
 from vestige.contracts import Estimate, Undefined
 from vestige.errors import InputError
-from vestige.report.sentence import NOT_TESTED, sentence, verdict
+from vestige.report.recovered import NOT_TESTED
+from vestige.report.sentence import sentence, verdict
 
 ROWS = "On 428 deleted training rows and 160 unseen rows of the 4 deleted intents"
 HOW = "(row bootstrap, 5,000 draws, conditional on training seed 17)"

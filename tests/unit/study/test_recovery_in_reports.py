@@ -1,0 +1,167 @@
+"""What a page says of recovery before and after `vestige attack recover`."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bag_of_words import SPEC
+
+from vestige.attacks.records import SETTINGS_CAVEAT, RecoveryRecord
+from vestige.cli.app import run
+from vestige.contracts import Estimate, Interval, Undefined
+from vestige.report.recovered import NOT_TESTED, pooled_unseen, recovery_sentence
+from vestige.report.words import estimate_text
+from vestige.study.plan import Plan
+from vestige.study.runner import Execution, StudyResult, run_study
+
+
+@pytest.fixture(scope="module")
+def attacked_once(
+    small_once: StudyResult, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any], str]:
+    """A finished study after the attack on one of its methods; what its page said before."""
+    root = Path(shutil.copytree(small_once.root, tmp_path_factory.mktemp("attacked") / "run"))
+    assert run(["report", str(root)]) == 0
+    before = words(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vestige.study.runner.DEFAULT_BACKEND", SPEC)
+        patch.setattr(Execution, "__init__", _with_backend(Execution.__init__))
+        options = ["--budgets", "1,2", "--learning-rate", "2e-4", "--method", "SimNPO", "--no-controls"]
+        assert run(["attack", "recover", str(root), *options]) == 0
+    return root, json.loads((root / "recovery/01-s17-simnpo.json").read_text("utf-8")), before
+
+
+@pytest.fixture
+def attacked(attacked_once: tuple[Path, dict[str, Any], str], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(attacked_once[0], tmp_path / "attacked"))
+
+
+def _with_backend(original: Callable[..., None]) -> Callable[..., None]:
+    def init(self: Execution, **kwargs: Any) -> None:
+        original(self, **({"backend": SPEC} | kwargs))
+
+    return init
+
+
+def words(root: Path) -> str:
+    """The page's text."""
+    text = re.sub(r"<[^>]*>", "", (root / "report.html").read_text("utf-8"))
+    return re.sub(r"\s+", " ", html.unescape(text)).replace("\u2212", "-")
+
+
+def sentences(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """What `vestige report --json` says of each model, and writes the page."""
+    assert run(["report", str(root), "--html", "--json"]) == 0
+    return {item["model"]: item["sentence"] for item in json.loads(capsys.readouterr().out)["verdicts"]}
+
+
+def test_before_an_attack_recovery_was_not_tested(
+    attacked_once: tuple[Path, dict[str, Any], str], small_once: StudyResult
+) -> None:
+    before = attacked_once[2]
+    # Each of three verdicts says it, and the caveats once.
+    assert before.count(NOT_TESTED) == 4
+    assert "Recovery by fine-tuning on" not in before
+    assert not list(small_once.root.glob("recovery/*"))
+
+
+def test_after_the_attack_the_verdict_says_what_it_found(
+    attacked: Path, attacked_once: tuple[Path, dict[str, Any], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = sentences(attacked, capsys)
+    record = RecoveryRecord.model_validate(attacked_once[1])
+    pooled = pooled_unseen(record)
+    assert pooled is not None
+    contrast = pooled.contrasts["g_adj"]
+    assert f"adjusted contrast {estimate_text(contrast, 'signed')}; row bootstrap" in said["SimNPO"]
+    assert said["SimNPO"].endswith(recovery_sentence(record))
+    assert NOT_TESTED not in said["SimNPO"]
+    assert said["GradAscent"].endswith(NOT_TESTED)
+    page = words(attacked)
+    assert recovery_sentence(record) in page
+    assert "Recovery by fine-tuning was not tested of “GradAscent” and “Uniformization”." in page
+    assert SETTINGS_CAVEAT in page
+
+
+def test_when_every_model_was_attacked_the_caveat_is_gone(
+    make_plan: Callable[..., Plan],
+    tmp_path: Path,
+    execution: Execution,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = make_plan(
+        noise_seeds=[],
+        oracle_seeds=[],
+        draws=100,
+        candidates=["S0", "S1"],
+        methods=[{"method": "simnpo", "settings": {"epochs": 2, "learning_rate": 2e-4}}],
+        recovery={"budgets": [1], "adapt_seeds": [0], "learning_rate": 2e-4, "controls": False},
+    )
+    run_study(plan, tmp_path / "run", execution=execution)
+    said = sentences(tmp_path / "run", capsys)
+    page = words(tmp_path / "run")
+    assert "was not tested" not in page
+    # The assessment under another candidate set is of the same checkpoint.
+    assert page.count("Recovery by fine-tuning on 1 deleted row an intent, 25 updates: ") == 2
+    assert "Recovery by fine-tuning on 1 deleted row an intent, 25 updates: " in said["SimNPO"]
+
+
+def test_a_record_of_another_checkpoint_is_not_taken(
+    attacked: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = attacked / "recovery/01-s17-simnpo.json"
+    record = json.loads(path.read_text("utf-8"))
+    record["nodes"]["unlearned"] = "0" * 64
+    path.write_text(json.dumps(record), encoding="utf-8")
+    assert sentences(attacked, capsys)["SimNPO"].endswith(NOT_TESTED)
+
+
+def test_fresh_heads_alone_are_no_recovery(attacked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = attacked / "recovery/01-s17-simnpo.json"
+    record = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({**record, "settings": [], "pooled": []}), encoding="utf-8")
+    assert sentences(attacked, capsys)["SimNPO"].endswith(NOT_TESTED)
+    assert words(attacked).count(NOT_TESTED) == 4
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds", "words_of_it"),
+    [
+        (0.25, (0.2, 0.3), "it gained more gold probability on unseen rows than the retrained model did"),
+        (-0.25, (-0.3, -0.2), "it gained less gold probability on unseen rows than the retrained model did"),
+        (0.05, (-0.1, 0.2), "is not told apart from what the retrained model gained"),
+        (
+            Undefined(undefined="one row"),
+            None,
+            ": the adjusted contrast with the retrained model is undefined: one row.",
+        ),
+    ],
+)
+def test_the_sentence_follows_the_interval(
+    attacked_once: tuple[Path, dict[str, Any], str],
+    value: float | Undefined,
+    bounds: tuple[float, float] | None,
+    words_of_it: str,
+) -> None:
+    record = RecoveryRecord.model_validate(attacked_once[1])
+    row = (
+        Undefined(undefined="one row")
+        if bounds is None
+        else Interval(low=bounds[0], high=bounds[1], kind="row bootstrap", draws=100, seed=2, condition="x")
+    )
+    pooled = record.pooled[0]
+    changed = pooled.model_copy(
+        update={"contrasts": {**pooled.contrasts, "g_adj": Estimate(value=value, row=row)}}
+    )
+    said = recovery_sentence(record.model_copy(update={"pooled": (changed,)}))
+    assert said.startswith("Recovery by fine-tuning on 1 and 2 deleted rows an intent, 25 updates: ")
+    assert words_of_it in said
+    if bounds is not None:
+        assert f"{value:+.3f} [{bounds[0]:+.3f}, {bounds[1]:+.3f}]" in said
