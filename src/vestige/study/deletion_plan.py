@@ -29,8 +29,9 @@ class DeletionPlan(Record):
     rows. custom: one request, called `custom`, from `where` (`column=value`) or `row_ids`; g_rows: its unseen
     evaluation rows, where they are known (default: those whose nearest training row is deleted). reserved:
     bundles whose hash alone is stored; nothing is ever trained or evaluated for them. drawn_by: another arm,
-    or a run folder, whose acquisition gate draws the bundles, so that models that differ (another rendering)
-    delete the same units; what this model's own gate says of them is recorded as exceptions.
+    or a run folder (relative to the study file), whose acquisition gate draws the bundles, so that models
+    that differ (another rendering) delete the same units; what this model's own gate says of them is recorded
+    as exceptions.
     """
 
     granularity: Granularity = "class"

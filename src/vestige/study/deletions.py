@@ -286,7 +286,7 @@ def settle(
 
 def _drawing_gate(setting: Setting, store: Store) -> AcquisitionGate:
     """The gate of the run folder that `drawn_by` names, kept here too. Raises InputError."""
-    folder = Path(str(setting.plan.deletion.drawn_by))
+    folder = Path(str(setting.plan.deletion.drawn_by)).resolve()
     if store.has(DRAWING_GATE):
         return AcquisitionGate.model_validate(store.json(DRAWING_GATE)["gate"])
     if not (folder / "gates.json").is_file():

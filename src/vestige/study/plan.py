@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -317,8 +317,11 @@ def _check_methods(plan: Plan, subject: str) -> None:
     each_once(labels, f"{subject}: methods, labels")
 
 
-def anchored(plan: Plan, folder: Path) -> Plan:
-    """The plan with paths that exist relative to `folder` made absolute."""
+def anchored(plan: Plan, folder: Path, arms: Collection[str] = ()) -> Plan:
+    """The plan with paths that exist relative to `folder` made absolute, and the folder of `drawn_by` too.
+
+    arms: names that `drawn_by` may be instead.
+    """
     update = {
         key: str((folder / value).resolve())
         for key in ("path", "descriptions")
@@ -331,4 +334,7 @@ def anchored(plan: Plan, folder: Path) -> Plan:
         for entry in plan.methods
     )
     dataset = DatasetSpec.model_validate({**plan.dataset.model_dump(exclude_unset=True), **update})
-    return plan.model_copy(update={"dataset": dataset, "methods": methods})
+    deletion, drawn_by = plan.deletion, plan.deletion.drawn_by
+    if drawn_by is not None and drawn_by not in arms:
+        deletion = deletion.model_copy(update={"drawn_by": str((folder / drawn_by).resolve())})
+    return plan.model_copy(update={"dataset": dataset, "methods": methods, "deletion": deletion})

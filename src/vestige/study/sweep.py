@@ -36,6 +36,8 @@ SCALES = (SMALL,)
 TRAINING = {"epochs": 5, "batch_size": 64, "learning_rate": 2e-3}
 """What suits MiniLM with LoRA on some thousand rows."""
 ROW_SHARE, MOST_BUNDLES, MOST_SEEDS = 0.3, 3, 2
+LONGEST_PATH = 1000
+"""Characters of a path that an error line shows."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def load_study(
         place = f"{subject}: arms.{name}" if name else subject
         plan = build_plan(made, place)
         if folder is not None:
-            plan = anchored(plan, folder)
+            plan = anchored(plan, folder, found)
         plans[name] = _settled(plan, name, data, scale, frozen)
     first = next(iter(plans.values()))
     return Study(first.name, text, plans, scale or "", merged or None)
@@ -358,9 +360,9 @@ def _drawn_by(plan: Plan, folders: Mapping[str, Path], merged: Mapping[str, str]
     if not Path(given).is_dir() and not (folders[plan.arm] / DRAWING_GATE).is_file():
         raise InputError(
             f"{plan.source}: deletion: drawn_by",
-            shown(given),
-            "an earlier arm, or a run folder",
-            did_you_mean(given, earlier),
+            f"no run folder {shown(given, LONGEST_PATH)}",
+            "an earlier arm, or a run folder, its path meant from the study file's folder",
+            did_you_mean(Path(given).name, earlier) if earlier else "correct the path",
         )
     return plan
 

@@ -330,6 +330,38 @@ def test_bundles_are_drawn_by_an_earlier_arm(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_relative_run_folder_of_drawn_by_is_meant_from_the_study_file(
+    write: Callable[..., Path],
+    execution: Execution,
+    tmp_path: Path,
+    small_once: StudyResult,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "gone").mkdir(parents=True)
+    monkeypatch.chdir(elsewhere)
+    deletion = {"units_per_bundle": 2, "bundles": ["01"]}
+    changes: dict[str, Any] = {"arms": None, "seeds": [17], "methods": [], "draws": 100}
+    # A folder of that name in the working directory is not the one that is meant.
+    path = write(**changes, deletion={**deletion, "drawn_by": "gone"})
+    with pytest.raises(InputError) as raised:
+        run_all(load_study(path), tmp_path / "run", execution=execution)
+    assert f"drawn_by: found no run folder '{tmp_path / 'gone'}'" in str(raised.value)
+    assert not (tmp_path / "run").exists()
+    # A run folder beside the study file is found from any working directory.
+    shutil.copytree(small_once.root, tmp_path / "drawer")
+    path = write(**changes, deletion={**deletion, "drawn_by": "drawer"})
+    (made,) = run_all(load_study(path), tmp_path / "run", execution=execution).assessments.values()
+    request = json.loads((tmp_path / "drawer/requests/01.json").read_text())
+    assert set(made.forgotten) == set(request["units"])
+    assert (tmp_path / "run/drawing-gate.json").is_file()
+    # A run folder that has no gate is named in full.
+    (tmp_path / "empty").mkdir()
+    path = write(**changes, deletion={**deletion, "drawn_by": "./empty"})
+    with pytest.raises(InputError, match=f"no gates.json in {tmp_path / 'empty'};"):
+        run_all(load_study(path), tmp_path / "other", execution=execution)
+
+
 def test_the_gate_that_drew_an_arms_bundles_is_checked(
     write: Callable[..., Path], execution: Execution, tmp_path: Path
 ) -> None:
