@@ -70,9 +70,10 @@ def compare(
     """Compare unlearned models with the full model and, where there is one, a retrained model.
 
     Files: JSONL, CSV, Parquet or .npz with row_id, view (F deleted training rows, G unseen rows of what was
-    deleted, R all others), unit, gold and the probability of every option (columns p:OPTION, or object p).
-    Rows are matched by row_id and options by name. Without --oracle it says what left the deleted options and
-    where it went, not whether that is where retraining would have put it.
+    deleted, R all others), unit, gold and the probability of every option (columns p:OPTION, in JSONL an
+    object p, in .npz also arrays p and options). Rows are matched by row_id and options by name. Without
+    --oracle it says what left the deleted options and where it went, not whether that is where retraining
+    would have put it.
     """
     from vestige.files import writable_folder
     from vestige.study.compare import CONDITION, load_tables

@@ -1,7 +1,8 @@
 """Readers and the writer of prediction files: bytes to raw columns, unchecked and in file order.
 
 Formats: JSONL rows `{"row_id", "view", "unit", "gold", "p": {option: probability}}`; CSV, Parquet and .npz
-with row_id, view, unit, gold and one column (array) `p:<option>` each.
+with row_id, view, unit, gold and one column (array) `p:<option>` each; .npz also with one matrix `p` (N, C)
+and `options` (C,) in place of these columns.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from vestige.files import atomic_path, reading
 __all__ = ["FIXED", "OPTION_PREFIX", "RawTable", "read_raw", "refuse_top_k", "write_raw"]
 
 OPTION_PREFIX = "p:"
+MATRIX, OPTIONS = "p", "options"
+"""Arrays of an .npz that holds all probabilities in one."""
 FIXED = ("row_id", "view", "unit", "gold")
 FORMATS = ".jsonl, .csv, .parquet or .npz"
 _BROKEN_ARCHIVE = (
@@ -95,8 +98,8 @@ def refuse_top_k(subject: str, found: str) -> NoReturn:
         found,
         "the probability of every option in every row (top-1 labels or top-k lists are not enough: distance "
         "to a retrained model, calibration and where probability went need the whole distribution)",
-        "export the softmax over all options: one column p:<option> each (an array each in .npz), "
-        "or all of them under 'p' in JSONL",
+        "export the softmax over all options: one column p:<option> each, all of them under 'p' in JSONL, "
+        "or in .npz a matrix 'p' with an array 'options'",
     )
 
 
@@ -372,9 +375,15 @@ def _read_npz(path: Path, data: bytes) -> RawTable:
         )
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            options = _checked_columns(path, archive.files)
+            whole = _is_matrix(archive.files)
+            if whole:
+                _need(path, archive.files, (*FIXED, OPTIONS))
+                options = np.asarray(archive[OPTIONS])
+                p = [np.asarray(archive[MATRIX])]
+            else:
+                options = np.array(_checked_columns(path, archive.files), dtype=object)
+                p = [np.asarray(archive[OPTION_PREFIX + name]) for name in options]
             arrays = {name: np.asarray(archive[name]) for name in FIXED}
-            p = [np.asarray(archive[OPTION_PREFIX + name]) for name in options]
     except _BROKEN_ARCHIVE as error:
         pickled = "pickle" in str(error)
         raise InputError(
@@ -386,7 +395,8 @@ def _read_npz(path: Path, data: bytes) -> RawTable:
             else "write it again",
         ) from None
     rows = arrays["row_id"].shape
-    for name, array in [*arrays.items(), *zip((OPTION_PREFIX + name for name in options), p, strict=True)]:
+    columns = [] if whole else zip((OPTION_PREFIX + name for name in options), p, strict=True)
+    for name, array in [*arrays.items(), *columns]:
         if len(array.shape) != 1 or array.shape != rows:
             raise InputError(
                 str(path),
@@ -394,6 +404,8 @@ def _read_npz(path: Path, data: bytes) -> RawTable:
                 "one value a row_id",
                 "check its length",
             )
+    if whole:
+        _check_matrix(path, p[0].shape, rows, options.shape)
     if any(array.dtype.kind not in "fiu" for array in p):
         raise InputError(str(path), "p: arrays that are no numbers", "numbers", "export probabilities")
     fixed = {name: array.tolist() for name, array in arrays.items()}
@@ -402,9 +414,31 @@ def _read_npz(path: Path, data: bytes) -> RawTable:
         view=fixed["view"],
         unit=fixed["unit"],
         gold=fixed["gold"],
-        options=options,
-        p=np.stack([array.astype(np.float64) for array in p], axis=1),
+        options=options.tolist(),
+        p=p[0].astype(np.float64) if whole else np.stack([array.astype(np.float64) for array in p], axis=1),
     )
+
+
+def _is_matrix(names: Sequence[str]) -> bool:
+    """Whether an archive holds one matrix and no column of an option."""
+    return MATRIX in names and not any(name.startswith(OPTION_PREFIX) for name in names)
+
+
+def _check_matrix(
+    path: Path, found: tuple[int, ...], rows: tuple[int, ...], options: tuple[int, ...]
+) -> None:
+    """Raise InputError where the matrix is not one row a row_id and one column an option."""
+    if len(options) != 1:
+        raise InputError(
+            str(path), f"array '{OPTIONS}' of shape {options}", "one name a column of 'p'", "check the arrays"
+        )
+    if found != (*rows, *options):
+        raise InputError(
+            str(path),
+            f"array '{MATRIX}' of shape {found} with {rows[0]} row_id values and {options[0]} options",
+            f"shape ({rows[0]}, {options[0]}): a row a row_id, a column an option",
+            "transpose it" if found == (*options, *rows) else "check the arrays",
+        )
 
 
 def _checked_columns(path: Path, names: Sequence[str]) -> list[str]:
@@ -412,14 +446,7 @@ def _checked_columns(path: Path, names: Sequence[str]) -> list[str]:
     options = [name.removeprefix(OPTION_PREFIX) for name in names if name.startswith(OPTION_PREFIX)]
     if not options:
         refuse_top_k(str(path), f"no column '{OPTION_PREFIX}<option>' (columns: {first_five(names)})")
-    missing = [name for name in FIXED if name not in names]
-    if missing:
-        raise InputError(
-            str(path),
-            f"no column {first_five(missing)}",
-            "columns row_id, view, unit, gold and p:<option>",
-            "add what is missing",
-        )
+    _need(path, names, FIXED)
     repeated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     if repeated:
         raise InputError(
@@ -429,6 +456,19 @@ def _checked_columns(path: Path, names: Sequence[str]) -> list[str]:
             "rename or remove one",
         )
     return options
+
+
+def _need(path: Path, names: Sequence[str], needed: Sequence[str]) -> None:
+    """Raise InputError for columns (arrays) that are not there."""
+    missing = [name for name in needed if name not in names]
+    if missing:
+        what = "arrays row_id, view, unit, gold, p and options" if OPTIONS in needed else None
+        raise InputError(
+            str(path),
+            f"no {'array' if what else 'column'} {first_five(missing)}",
+            what or "columns row_id, view, unit, gold and p:<option>",
+            "add what is missing",
+        )
 
 
 def _decoded(path: Path, data: bytes) -> str:
