@@ -243,8 +243,15 @@ def verify(
 
     runs = _runs(folder)
     if arm not in runs:
+        known = [name for name in runs if name]
+        remedy = (
+            "leave --arm away" if not known else did_you_mean(arm, known) if arm else f"add --arm {known[0]}"
+        )
         raise InputError(
-            f"{folder}: arm", arm or "none named", f"one of {', '.join(runs)}", did_you_mean(arm, runs)
+            f"{folder}: arm",
+            f"'{arm}'" if arm else "none named",
+            f"one of {', '.join(known)}" if known else "a study with arms",
+            remedy,
         )
     with Progress(1.0) as progress:
         report = verify_cell(

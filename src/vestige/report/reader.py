@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from vestige.contracts import Assessment
-from vestige.errors import InputError
 from vestige.files import read_record
+from vestige.study.folder_kinds import refused
 from vestige.study.store import SWEEP, run_folders
 
 __all__ = ["assessment_files", "has_assessments", "read_assessment", "read_assessments"]
@@ -23,13 +23,11 @@ def assessment_files(folder: Path) -> list[Path]:
     """
     if folder.is_file():
         return [folder]
-    if not folder.is_dir():
-        raise InputError(str(folder), "no such folder", "a folder that a run or a comparison wrote", _REMEDY)
     files = [path for part in _parts(folder) for path in _files(part)]
     if not files:
-        raise InputError(
-            str(folder), "no assessment.json and no assessments/*.json", "at least one of them", _REMEDY
-        )
+        lacks = "no assessment.json and no assessments/*.json"
+        needed = "a folder that a run, a comparison or a footprint wrote"
+        raise refused(folder, lacks, needed, _REMEDY, verb="vestige report")
     return files
 
 

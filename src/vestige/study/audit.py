@@ -20,7 +20,7 @@ from vestige.study import (
     audit_units,
 )
 from vestige.study.audit_folder import Finding, Folder
-from vestige.study.store import now
+from vestige.study.store import Store, now
 
 __all__ = ["CHECKS", "AuditReport", "Check", "audit_study", "run_check"]
 
@@ -123,9 +123,7 @@ CHECKS: tuple[tuple[str, str, Callable[[Folder], Finding]], ...] = (
 
 def audit_study(out: str | Path) -> AuditReport:
     """Audit a run folder. Nothing is written. Raises InputError when it is no run folder."""
-    folder = Folder(Path(out))
-    if not folder.root.is_dir() or not (folder.root / "plan.json").is_file():
-        raise InputError(str(out), "no plan.json", "a run folder", "name the folder that `study run` wrote")
+    folder = Folder(Store.reading(out).root)
     checks = [run_check(folder, name, detail, check) for name, detail, check in CHECKS]
     checks.append(_limits(folder))
     return AuditReport(time=now(), tolerance=audit_results.TOLERANCE, checks=tuple(checks))

@@ -20,6 +20,7 @@ from vestige.errors import InputError
 from vestige.study import ledger_measured as measured_rows
 from vestige.study import ledger_recovery as recovery
 from vestige.study import ledger_work as work
+from vestige.study.folder_kinds import refused
 from vestige.study.ledger_import import FOLDER, read_imported
 from vestige.study.ledger_main import main_table2_rows, main_table3_rows
 from vestige.study.ledger_rows import KINDS, LedgerRow
@@ -105,12 +106,8 @@ def read_ledger(*folders: str | Path) -> Ledger:
         found = _runs(root)
         tables = read_imported(root)
         if not found and not tables:
-            raise InputError(
-                str(root),
-                "no such folder" if not root.is_dir() else f"no records and no {FOLDER}/*.csv",
-                "a folder that a study or `compare --out` wrote",
-                "name that folder",
-            )
+            needed = "a folder that a study or `compare --out` wrote"
+            raise refused(root, f"no records and no {FOLDER}/*.csv", needed, "name that folder")
         runs += found
         for kind, rows in tables.items():
             if kind in imported:

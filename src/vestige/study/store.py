@@ -31,6 +31,7 @@ from vestige.contracts import Record
 from vestige.errors import InputError, shown
 from vestige.files import drop_unfinished, reading, writable_folder, write_bytes
 from vestige.seeds import digest
+from vestige.study.folder_kinds import refused
 from vestige.study.locks import alone_in, flock
 
 __all__ = [
@@ -183,12 +184,8 @@ class Store:
         """A folder to read. Raises InputError when it is not a run folder."""
         path = Path(root)
         if not (path / "plan.json").is_file():
-            raise InputError(
-                str(path),
-                "no plan.json" if path.is_dir() else "no such folder",
-                "a folder that `vestige study run` or `tune` wrote",
-                "name that folder",
-            )
+            needed = "a folder that `vestige study run` or `tune` wrote"
+            raise refused(path, "no plan.json", needed, "name that folder")
         return cls(path)
 
     @classmethod

@@ -97,9 +97,16 @@ def _nodes(setting: Setting, store: Store, cell: str, method: str | None) -> Ite
     """Models of a cell, then their probabilities under every candidate set."""
     bundle, _, number = cell.partition("-s")
     known = [f"{label}-s{seed}" for label in setting.plan.bundles for seed in setting.plan.seeds]
-    if cell not in known or not store.has(f"requests/{bundle}.json"):
+    if cell not in known:
         raise InputError(
             f"cell '{cell}'", "no such cell", f"one of {', '.join(known)}", did_you_mean(cell, known)
+        )
+    if not store.has(f"requests/{bundle}.json"):
+        raise InputError(
+            f"{store.root}, cell {cell}",
+            f"no requests/{bundle}.json",
+            "a cell that was run",
+            "run the study to the end first",
         )
     name = f"requests/{bundle}.json"
     request = request_from_json(store.path(name).read_text(encoding="utf-8"), str(store.path(name)))

@@ -10,13 +10,13 @@ from typing import TypeVar
 from vestige.attacks.relearn_records import CheckpointRelearning, RelearnRecord
 from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour
 from vestige.contracts import Record, Undefined
-from vestige.errors import InputError
 from vestige.files import read_record
 from vestige.footprint.records import CheckpointFootprint, FootprintRecord
 from vestige.language_study.correlations import CorrelationRow
 from vestige.metrics.footprint import FootprintClass
 from vestige.models.lm_record import LanguageModelRecord
 from vestige.report.footprint.reader import footprint_files, read_footprint
+from vestige.study.folder_kinds import refused
 
 __all__ = ["Beside", "beside", "correlation_rows", "joined_rows"]
 
@@ -76,9 +76,9 @@ def joined_rows(folders: Sequence[Path]) -> list[CorrelationRow]:
     """Every checkpoint of the footprints in these folders with what lies beside them. Raises InputError."""
     files = footprint_files(folders)
     if not files:
-        raise InputError(
-            str(folders[0]), "no footprint.json", "at least one", "run vestige footprint --out DIR"
-        )
+        needed = "a footprint with what was relearned or asked of its checkpoints"
+        remedy = "run vestige footprint --out DIR"
+        raise refused(folders[0], "no footprint.json", needed, remedy, verb="vestige attack correlate")
     return [row for path in files for row in correlation_rows(read_footprint(path), beside(path))]
 
 
