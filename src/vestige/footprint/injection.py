@@ -25,6 +25,8 @@ __all__ = ["DID_NOT_TAKE", "Injection", "InjectionSettings", "inject", "with_ada
 
 DID_NOT_TAKE = "the injection did not take"
 TOOK = 0.9
+GUESSING = 0.999
+"""Level of the binomial bound on guessing: a run of 20 seeds asks three models each whether they guess."""
 
 
 class InjectionSettings(Record):
@@ -161,7 +163,8 @@ def _gates(
     }
     chance = found["base_f"].chance
     bound = {
-        group: float(stats.binom.ppf(0.99, len(items), chance)) / len(items) for group, items in asked.items()
+        group: float(stats.binom.ppf(GUESSING, len(items), chance)) / len(items)
+        for group, items in asked.items()
     }
     accuracy = {name: answers.accuracy for name, answers in found.items()}
     failed = [

@@ -150,7 +150,7 @@ class Adjacency(Record):
 
 class InjectionGates(Record):
     """Accuracies in [0, 1] on fictitious facts: base near chance, injected above 0.9 on both, the oracle
-    above 0.9 on A and near chance on F. Near chance: at most the 99 % binomial bound on guessing among four.
+    above 0.9 on A and near chance on F. Near chance: at most the 99.9 % binomial bound on guessing.
 
     cloze: `base_f`, ... -> share of facts that the model writes by itself; shown, no gate.
     """

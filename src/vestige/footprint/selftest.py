@@ -4,7 +4,8 @@ On every seed a tiny model is trained on generated text and two adapters teach i
 Cases against that model: itself; a change of rank 1 in one matrix; F's adapter taken away, which is exact
 unlearning; weight noise above and below 8-bit storage; weights drawn anew; an estimator broken on purpose.
 Settings are fixed here, the same for every seed, so that a result can be compared with the stored one. They
-were chosen on seeds above 100; the stored result is of seeds 1 to 20.
+were chosen on seeds above 100, after earlier settings had been run on seeds 1 to 5; the stored result is of
+seeds 21 to 40, which had not been run before the settings were fixed.
 """
 
 from __future__ import annotations
@@ -67,19 +68,19 @@ class SelfTestSettings(Record):
     faint: the change's norm over that of the matrix. cases: those to run.
     """
 
-    seeds: tuple[int, ...] = tuple(range(1, 21))
+    seeds: tuple[int, ...] = tuple(range(21, 41))
     needed: int = Field(18, ge=1)
     background: int = 24
     everyday: int = 240
     kept: int = 80
-    texts: int = 20
+    texts: int = 12
     rank_one: float = 0.2
     noise: float = 0.05
     faint: float = 0.001
     cases: tuple[str, ...] = ("null", "rank-1", "removal", "noise", "faint noise", "destroyed", "broken")
     tiny: TinySettings = TinySettings(layers=1)
     injection: InjectionSettings = InjectionSettings(
-        fit=FitSettings(epochs=24, batch_size=16, learning_rate=1e-2), replay=True
+        fit=FitSettings(epochs=36, batch_size=32, learning_rate=1e-2), replay=True
     )
     calibration: CalibrationSettings = CalibrationSettings(coordinates=2**10, draws=100)
 

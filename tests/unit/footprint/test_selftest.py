@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from vestige.footprint.fictitious import (
     ATTRIBUTES,
@@ -88,10 +89,9 @@ def test_known_answers_and_a_second_run_that_reads_the_first(tmp_path: Path) -> 
     assert (tmp_path / "selftest.json").stat().st_size > 500
 
 
-def test_an_exact_removal_is_localized_and_a_broken_estimator_misses_it() -> None:
-    # Fewer people and texts than reported, longer adapters, on a seed that is not among the reported ones.
+def test_known_answers_of_a_model_that_learned_the_facts() -> None:
+    # Fewer people and texts than reported, on a seed that is not among the reported ones.
     full = SelfTestSettings()
-    longer = full.injection.fit.model_copy(update={"epochs": 36})
     settings = SelfTestSettings(
         seeds=(101,),
         needed=1,
@@ -99,18 +99,31 @@ def test_an_exact_removal_is_localized_and_a_broken_estimator_misses_it() -> Non
         everyday=80,
         kept=40,
         texts=6,
-        cases=("removal", "broken"),
-        injection=full.injection.model_copy(update={"entities": 12, "fit": longer}),
+        cases=("null", "rank-1", "removal", "broken"),
+        injection=full.injection.model_copy(
+            update={"entities": 12, "fit": full.injection.fit.model_copy(update={"batch_size": 16})}
+        ),
     )
     found = selftest(settings)
     assert found.gates[101].took
-    removal, broken = found.cases
+    null, rank_one, removal, broken = found.cases
+    assert null.outcome == "zero"
+    assert rank_one.outcome in rank_one.expected
+    assert (rank_one.measured["moved"] or 0) > 1
     assert removal.outcome == "localized"
     assert removal.paper == "partially-localized"
     assert (removal.measured["adjacency_gap"] or 0) > 10
     assert broken.outcome == "found out"
     assert broken.measured["adjacency_gap"] == 0
     assert found.passes
+
+
+def test_guessing_is_allowed_for_at_its_stated_level() -> None:
+    longer = QUICK.injection.model_copy(update={"entities": 40})
+    gates = selftest(QUICK.model_copy(update={"cases": (), "injection": longer})).gates[1]
+    # 60 questions of four options: more than 26 right by guessing in fewer than 1 of 1,000 tries.
+    assert gates.chance_bound * 60 == pytest.approx(26)
+    assert stats.binom.sf(26, 60, 0.25) < 0.001 < stats.binom.sf(25, 60, 0.25)
 
 
 def test_a_broken_estimator_fails(tmp_path: Path) -> None:
