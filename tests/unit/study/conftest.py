@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from bag_of_words import SPEC
+from themes import write_themes
 
 from vestige.seeds import generator
 from vestige.study.freeze import freeze_study
@@ -127,3 +128,63 @@ def small_once(
 def small(small_once: StudyResult, tmp_path: Path) -> Path:
     """A copy of the finished default study."""
     return Path(shutil.copytree(small_once.root, tmp_path / "run"))
+
+
+@pytest.fixture(scope="session")
+def themes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_themes(tmp_path_factory.mktemp("themes") / "data")
+
+
+@pytest.fixture(scope="session")
+def make_themed(themes: Path) -> Callable[..., Plan]:
+    def made(**changes: Any) -> Plan:
+        raw: dict[str, Any] = {
+            "name": "themes",
+            "dataset": {"name": "files", "path": str(themes)},
+            "deletion": {"granularity": "association", "units_per_bundle": 2, "reserved": ["02"]},
+            "seeds": [17],
+            "noise_seeds": [42],
+            "methods": [{"method": "grad_ascent", "settings": {"epochs": 2}}],
+            "tuning": {"epochs": 2, "grid": {"grad_ascent": {"learning_rate": [1e-4]}}},
+            "draws": 100,
+        }
+        raw.update(changes)
+        return parse_plan(yaml.safe_dump(raw), "themes.yaml")
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def association_once(
+    tmp_path_factory: pytest.TempPathFactory, make_themed: Callable[..., Plan], execution: Execution
+) -> Path:
+    """Tuned on bundle 00, frozen, run on bundle 01 at two seeds."""
+    root = tmp_path_factory.mktemp("studies") / "association"
+    plan = make_themed(seeds=[17, 42], noise_seeds=[], methods=[{"method": "grad_ascent", "frozen": True}])
+    tune_study(plan, root, execution=execution)
+    freeze_study(root)
+    run_study(plan, root, execution=execution)
+    return root
+
+
+@pytest.fixture
+def association(association_once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(association_once, tmp_path / "association"))
+
+
+@pytest.fixture(scope="session")
+def example_once(
+    tmp_path_factory: pytest.TempPathFactory, make_themed: Callable[..., Plan], execution: Execution
+) -> Path:
+    root = tmp_path_factory.mktemp("studies") / "example"
+    run_study(
+        make_themed(deletion={"granularity": "example", "share": 0.1, "reserved": ["03"]}),
+        root,
+        execution=execution,
+    )
+    return root
+
+
+@pytest.fixture
+def example(example_once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(example_once, tmp_path / "example"))
