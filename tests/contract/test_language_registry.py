@@ -24,7 +24,7 @@ from tests.tiny_lm import save_tiny_llama, tiny_llama, tiny_texts, tiny_tokenize
 from vestige.data.corpora import read_corpus
 from vestige.data.language_rows import LanguageRow, LanguageRows, language_rows
 from vestige.errors import Diverged, InputError
-from vestige.language import TRIAGE, SequenceBatch
+from vestige.language import SequenceBatch
 from vestige.methods import METHODS
 from vestige.models.causal_lm import load_language_model
 from vestige.models.checkpoints import save_trained
@@ -169,27 +169,6 @@ def ended(made: Callable[..., Session]) -> dict[str, tuple[Session, dict[str, An
             {"before": before, "reference": reference, "start": start, "record": record, "log": log},
         )
     return found
-
-
-def test_these_methods_train_language_models() -> None:
-    expected = ["adaptive_rmu", "atu", "dpo", "grad_ascent", "grad_diff", "grad_diff_kl", "loku", "loku_fila"]
-    assert [*expected, "npo", "obliviate", "rmu", "rsv", "simnpo", "spul"] == NAMES
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_it_states_formula_source_deviations_and_its_presets(name: str) -> None:
-    method = METHODS.get(name)
-    assert method.language is not None
-    assert method.formula
-    assert method.source
-    assert method.deviations
-    assert "causal-lm" in method.models
-    defaults = method.language.settings()
-    triage = method.language.settings.model_validate({**TRIAGE, **method.language.triage})
-    assert triage.select == "last"
-    assert triage.max_grad_norm is None
-    assert set(method.language.needs(triage)) <= {"forget", "retain"}
-    assert "forget" in method.language.needs(defaults)
 
 
 @pytest.mark.parametrize("name", NAMES)
