@@ -12,7 +12,6 @@ from vestige.errors import InputError, Interrupted
 from vestige.study.cells import prepare
 from vestige.study.plan import Plan, checked
 from vestige.study.pool import Failure, Silent
-from vestige.study.protocol import load_backend
 from vestige.study.recovery import recover, recovery_name, stored_plan, targets
 from vestige.study.recovery_plan import RecoveryPlan, check_recovery
 from vestige.study.runner import Execution, note_failures, open_folder, stopped, team
@@ -46,9 +45,7 @@ def attack_folder(
     """
     execution, report = execution or Execution(), report or Silent()
     Store.reading(root)
-    backend = load_backend(execution.backend)
-    if execution.jobs == 1 and execution.threads is not None:
-        backend.set_threads(execution.threads)
+    backend = execution.opened()
     with Store.writing(root) as store:
         study = checked(Plan, store.json("plan.json"), str(store.path("plan.json")))
         known = targets(store)

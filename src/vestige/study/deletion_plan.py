@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field
 
 from vestige.contracts import Record
 from vestige.deletion.requests import Granularity
 from vestige.errors import InputError, first_five, shown
 
-__all__ = ["CUSTOM_BUNDLE", "DEVELOPMENT_BUNDLE", "DeletionPlan", "check_deletion", "each_once"]
+__all__ = [
+    "CUSTOM_BUNDLE",
+    "DEVELOPMENT_BUNDLE",
+    "BundleLabels",
+    "DeletionPlan",
+    "check_deletion",
+    "each_once",
+]
 
 DEVELOPMENT_BUNDLE = "00"
 CUSTOM_BUNDLE = "custom"
@@ -19,6 +27,18 @@ UNITS = {"class": 4, "association": 10}
 """Units of a bundle unless the study file says otherwise; these are the gated granularities."""
 SHARE = 0.05
 """Of the training rows, in a bundle of an example deletion."""
+
+
+def _two_digits(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return tuple(
+            f"{item:02d}" if isinstance(item, int) and not isinstance(item, bool) else item for item in value
+        )
+    return value
+
+
+BundleLabels = Annotated[tuple[str, ...], BeforeValidator(_two_digits)]
+"""Labels of bundles; whole numbers are written with two digits, as 1 for 01."""
 
 
 class DeletionPlan(Record):
@@ -38,8 +58,8 @@ class DeletionPlan(Record):
     salt: str = "vestige"
     units_per_bundle: int | None = Field(None, ge=1)
     share: float | None = Field(None, gt=0, le=0.5)
-    bundles: tuple[str, ...] = ("01",)
-    reserved: tuple[str, ...] = ()
+    bundles: BundleLabels = ("01",)
+    reserved: BundleLabels = ()
     where: str | tuple[str, ...] | None = None
     row_ids: tuple[str, ...] | None = None
     g_rows: tuple[str, ...] | None = None
@@ -60,16 +80,6 @@ class DeletionPlan(Record):
         if self.granularity == "example":
             return max(1, int((SHARE if self.share is None else self.share) * deletable_rows + 0.5))
         return self.units_per_bundle or UNITS.get(self.granularity, 1)
-
-    @field_validator("bundles", "reserved", mode="before")
-    @classmethod
-    def _two_digits(cls, value: object) -> object:
-        if isinstance(value, list | tuple):
-            return tuple(
-                f"{item:02d}" if isinstance(item, int) and not isinstance(item, bool) else item
-                for item in value
-            )
-        return value
 
 
 def check_deletion(deletion: DeletionPlan, subject: str) -> None:

@@ -171,14 +171,7 @@ def checked(model: type[R], raw: object, subject: str) -> R:
         raise InputError(
             subject, shown(str(raw)), "a mapping of keys", f"known keys: {', '.join(model.model_fields)}"
         )
-    for key in raw:
-        if key not in model.model_fields:
-            raise InputError(
-                subject,
-                f"unknown key {shown(str(key))}",
-                "a known key",
-                did_you_mean(str(key), model.model_fields),
-            )
+    _know(raw, model, subject)
     try:
         found = model.model_validate(raw)
     except ValidationError as error:
@@ -203,6 +196,18 @@ def checked(model: type[R], raw: object, subject: str) -> R:
     return found
 
 
+def _know(raw: Mapping[Any, Any], model: type[BaseModel], subject: str) -> None:
+    """Raise InputError for a key that is no field of `model`."""
+    for key in raw:
+        if key not in model.model_fields:
+            raise InputError(
+                subject,
+                f"unknown key {shown(str(key))}",
+                "a known key",
+                did_you_mean(str(key), model.model_fields),
+            )
+
+
 def parse_plan(text: str, subject: str) -> Plan:
     """A plan from YAML text. subject: the file's name, for messages. Raises InputError, one line."""
     return build_plan(read_yaml(text, subject), subject)
@@ -211,14 +216,7 @@ def parse_plan(text: str, subject: str) -> Plan:
 def build_plan(raw: Mapping[str, Any], subject: str) -> Plan:
     """A plan from what a study file says. Raises InputError, one line."""
     parts = dict(raw)
-    for key in parts:
-        if key not in Plan.model_fields:
-            raise InputError(
-                subject,
-                f"unknown key {shown(str(key))}",
-                "a known key",
-                did_you_mean(str(key), Plan.model_fields),
-            )
+    _know(parts, Plan, subject)
     sections: tuple[tuple[str, type[Record]], ...] = (
         ("dataset", DatasetSpec),
         ("deletion", DeletionPlan),

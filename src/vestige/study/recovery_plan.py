@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import pairwise
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError
 
 from vestige.contracts import Record
 from vestige.errors import InputError, did_you_mean
-from vestige.study.deletion_plan import each_once
+from vestige.study.deletion_plan import BundleLabels, each_once
 from vestige.training.adaptation import AdaptSettings
 
 __all__ = ["RecoveryPlan", "check_recovery"]
@@ -36,18 +36,8 @@ class RecoveryPlan(Record):
     methods: tuple[str, ...] | None = None
     controls: bool = True
     fresh_heads: int = Field(3, ge=0)
-    bundles: tuple[str, ...] | None = None
+    bundles: BundleLabels | None = None
     seeds: tuple[int, ...] | None = None
-
-    @field_validator("bundles", mode="before")
-    @classmethod
-    def _two_digits(cls, value: object) -> object:
-        if isinstance(value, list | tuple):
-            return tuple(
-                f"{item:02d}" if isinstance(item, int) and not isinstance(item, bool) else item
-                for item in value
-            )
-        return value
 
     @property
     def settings(self) -> AdaptSettings:

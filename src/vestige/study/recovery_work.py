@@ -19,7 +19,7 @@ from vestige.seeds import digest
 from vestige.study.cells import Node, request_identity
 from vestige.study.protocol import Rows, Score
 from vestige.study.recovery_rows import Evaluated, RecoveryRows
-from vestige.study.store import NodeFolder
+from vestige.study.store import Identity, NodeFolder
 from vestige.study.work import MODEL
 from vestige.training.adaptation import AdaptSettings
 
@@ -184,11 +184,7 @@ def recovery_node(
         kind="recovery",
         label=f"recovery of {label} on bundle {request.bundle}: {what} rows, k {k}, adaptation seed {seed}",
         identity={
-            "data": setting.data.sha256,
-            "schema": setting.schema.sha256,
-            "backend": setting.backend.identity(setting.model),
-            "request": request_identity(request),
-            "model": model[1],
+            **_attacked(setting, request, model),
             "population_set": what,
             "k": k,
             "adapt_seed": seed,
@@ -200,6 +196,17 @@ def recovery_node(
         needs=(model[1],),
         cost=adaptation_cost(rows, what, plan, pair),
     )
+
+
+def _attacked(setting: Setting, request: DeletionRequest, model: tuple[str, str]) -> Identity:
+    """What every attack on one model depends on."""
+    return {
+        "data": setting.data.sha256,
+        "schema": setting.schema.sha256,
+        "backend": setting.backend.identity(setting.model),
+        "request": request_identity(request),
+        "model": model[1],
+    }
 
 
 def fresh_head_node(
@@ -217,11 +224,7 @@ def fresh_head_node(
         kind="fresh-head",
         label=f"fresh heads on {label} of bundle {request.bundle}",
         identity={
-            "data": setting.data.sha256,
-            "schema": setting.schema.sha256,
-            "backend": setting.backend.identity(setting.model),
-            "request": request_identity(request),
-            "model": model[1],
+            **_attacked(setting, request, model),
             "training": setting.task.model_dump(mode="json"),
             "rows": digest(*stay),
             "evaluated": digest(*ordered["row_id"], *ordered["view"], *ordered["unit"]),

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from vestige.attacks.records import RecoveryRecord
     from vestige.deletion.gates import AcquisitionGate
     from vestige.study.plan import Plan
+    from vestige.study.protocol import Backend
 
 __all__ = ["Execution", "StudyResult", "frozen_records", "note_failures", "run_study"]
 
@@ -65,6 +66,13 @@ class Execution:
     threads: int | None = None
     backend: str = DEFAULT_BACKEND
     reuse: tuple[Path, ...] = ()
+
+    def opened(self) -> Backend:
+        """The backend, with the threads of this process where one job runs. Raises InputError."""
+        backend = load_backend(self.backend)
+        if self.jobs == 1 and self.threads is not None:
+            backend.set_threads(self.threads)
+        return backend
 
 
 @dataclass(frozen=True)
@@ -93,9 +101,7 @@ def run_study(
     """
     execution = execution or Execution()
     report = report or Silent()
-    backend = load_backend(execution.backend)
-    if execution.jobs == 1 and execution.threads is not None:
-        backend.set_threads(execution.threads)
+    backend = execution.opened()
     setting = prepare(plan, backend)
     refuse_impossible(setting)
     with Store.writing(out, execution.reuse) as store:

@@ -49,6 +49,7 @@ __all__ = [
     "read_json",
     "read_manifest",
     "refresh_manifest",
+    "refuse_strangers",
     "run_folders",
 ]
 
@@ -167,6 +168,18 @@ def refresh_manifest(root: Path, *paths: str) -> None:
         write_bytes(root / MANIFEST, _manifest_bytes(files))
 
 
+def refuse_strangers(root: Path, own: Sequence[str], what: str) -> None:
+    """Raise InputError for a folder that holds files and none of `own`. what: which folder would do."""
+    strangers = [item.name for item in root.iterdir() if not item.name.startswith(".")]
+    if strangers and not any((root / name).is_file() for name in own):
+        raise InputError(
+            str(root),
+            f"a folder with other files ({shown(sorted(strangers)[0])})",
+            f"an empty folder or {what}",
+            "name another --out",
+        )
+
+
 @dataclass
 class Store:
     """A run folder. Use `Store.writing` to change it; reading needs no lock.
@@ -193,14 +206,7 @@ class Store:
     def writing(cls, root: str | Path, sources: Sequence[Path] = ()) -> Iterator[Store]:
         """Hold the folder alone. Raises InputError when another run has it or it cannot be written."""
         path = writable_folder(Path(root))
-        strangers = [item.name for item in path.iterdir() if not item.name.startswith(".")]
-        if strangers and not (path / MANIFEST).is_file() and not (path / "plan.json").is_file():
-            raise InputError(
-                str(path),
-                f"a folder with other files ({shown(sorted(strangers)[0])})",
-                "an empty folder or a run folder",
-                "name another --out",
-            )
+        refuse_strangers(path, (MANIFEST, "plan.json"), "a run folder")
         with alone_in(path):
             drop_unfinished(path)
             files = read_manifest(path) if (path / MANIFEST).is_file() else {}

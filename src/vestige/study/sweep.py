@@ -26,7 +26,7 @@ from vestige.study.plan import Plan, anchored, build_plan, folder_name
 from vestige.study.pool import Failure, Reporter, Silent
 from vestige.study.runner import Execution, run_study
 from vestige.study.source import read_yaml, source_text
-from vestige.study.store import ARMS, SWEEP, listed_arms, read_json
+from vestige.study.store import ARMS, SWEEP, listed_arms, read_json, refuse_strangers
 
 __all__ = ["SCALES", "Study", "StudyRun", "arm_folders", "load_study", "open_sweep", "run_all"]
 
@@ -376,14 +376,7 @@ def open_sweep(study: Study, root: Path) -> None:
         return
     writable_folder(root)
     path = root / SWEEP
-    strangers = [item.name for item in root.iterdir() if not item.name.startswith(".")]
-    if strangers and not path.is_file():
-        raise InputError(
-            str(root),
-            f"a folder with other files ({shown(sorted(strangers)[0])})",
-            "an empty folder or a sweep's folder",
-            "name another --out",
-        )
+    refuse_strangers(root, (SWEEP,), "a sweep's folder")
     value = {
         "format": FORMAT,
         "name": study.name,

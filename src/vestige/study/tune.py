@@ -31,7 +31,6 @@ from vestige.study.deletions import (
 )
 from vestige.study.plan import checked
 from vestige.study.pool import Reporter, Silent, Team
-from vestige.study.protocol import load_backend
 from vestige.study.runner import (
     Execution,
     cost,
@@ -131,9 +130,7 @@ def tune_study(
     """
     execution = execution or Execution()
     report = report or Silent()
-    backend = load_backend(execution.backend)
-    if execution.jobs == 1 and execution.threads is not None:
-        backend.set_threads(execution.threads)
+    backend = execution.opened()
     setting = prepare(plan, backend)
     refuse_impossible(setting)
     searches = _searches(setting)
