@@ -162,7 +162,8 @@ class LanguageUse:
     width d, mean token norm of the reference on the topic's first batch) -> the topic's fixed vector (d,).
     prepare(session): phases before the loop, see `vestige.training.session`; it may set the session's
     terms. conclude(session, log): after the loop, for notes. saves_whole: the base's weights change beside
-    the adapters. weighted: False adds the retain term as it is, the method weighs its parts itself.
+    the adapters. weighted: False adds the retain term as it is, the method weighs its parts itself. reads:
+    what of a topic the method needs beside text.
     """
 
     settings: type[LanguageSettings]
@@ -176,3 +177,4 @@ class LanguageUse:
     conclude: Callable[[Any, Sequence[Mapping[str, Any]]], None] | None = None
     saves_whole: bool = False
     weighted: bool = True
+    reads: frozenset[Literal["concept", "keywords"]] = frozenset()

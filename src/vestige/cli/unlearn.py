@@ -84,6 +84,9 @@ def unlearn(
         from vestige.unlearning.settings import parsed
     except ImportError as error:
         raise MissingDependency(error.name or "torch", "train", "vestige unlearn") from None
+    given = {"concept": _for_topics(concept, topics, "concept")}
+    given["keywords"] = _for_topics(keywords, topics, "keywords")
+    _refuse_unread(method, {option for option, texts in given.items() if texts})
     with training_bar(f"unlearning with {method}") as progress:
         record = make(
             model=model,
@@ -94,10 +97,10 @@ def unlearn(
             preset=preset,
             settings={**values, **parsed(setting or [])},
             seed=seed,
-            concepts={name: _text_or_file(text) for name, text in _for_topics(concept, topics).items()},
+            concepts={name: _text_or_file(text) for name, text in given["concept"].items()},
             keywords={
                 name: tuple(word.strip() for word in text.split(",") if word.strip())
-                for name, text in _for_topics(keywords, topics).items()
+                for name, text in given["keywords"].items()
             },
             whole=merge,
             device=device,
@@ -200,13 +203,33 @@ def _weights(values: Sequence[str], topics: dict[str, str]) -> dict[str, Any]:
     return {**found, "topic_weights": own} if own else found
 
 
-def _for_topics(values: list[str] | None, topics: dict[str, str]) -> dict[str, str]:
-    """Topic -> text; a text without a topic is of all."""
+def _refuse_unread(method: str, options: set[str]) -> None:
+    """Raise InputError for a concept or keywords that the method would leave alone."""
+    from vestige.methods import METHODS
+    from vestige.unlearning.settings import language_method
+
+    use = language_method(method).language
+    assert use is not None
+    for option in sorted(options - use.reads):
+        readers = [m.name for m in METHODS if m.language is not None and option in m.language.reads]
+        raise InputError(
+            f"--{option}", f"the method '{method}', which reads none", ", ".join(readers), "leave it out"
+        )
+
+
+def _for_topics(values: list[str] | None, topics: dict[str, str], option: str) -> dict[str, str]:
+    """Topic -> text; a text without a topic is of all. Raises InputError for a word before = that is none."""
     found: dict[str, str] = {}
     for value in values or []:
         name, mark, text = value.partition("=")
         if mark and name in topics:
             found[name] = text
+        elif mark and name.isidentifier():
+            from vestige.errors import did_you_mean
+
+            raise InputError(
+                f"--{option}", f"topic '{name}'", "a topic of --forget", did_you_mean(name, topics)
+            )
         else:
             found |= {topic: value for topic in topics if topic not in found}
     return found

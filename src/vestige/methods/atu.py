@@ -121,6 +121,7 @@ ATU = METHODS.register(
             triage={"learning_rate": 5e-5, "retain_weight": 1.0, "threshold": 0.5, "align_rate": 1e-4},
             prepare=align,
             conclude=warn,
+            reads=frozenset({"concept"}),
         ),
     )
 )

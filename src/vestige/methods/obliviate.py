@@ -137,6 +137,7 @@ OBLIVIATE = METHODS.register(
             retain=kept,
             triage={"learning_rate": 1e-5, "lambda_1": 0.2, "lambda_2": 0.7, "retain_weight": 1.0},
             prepare=mute,
+            reads=frozenset({"keywords"}),
         ),
     )
 )

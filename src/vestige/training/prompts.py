@@ -59,7 +59,8 @@ def tune_and_prompt(session: Session, tuning: Objective) -> None:
     inner = replace(
         session, objective=tuning, settings=first, forget=tuning.forget, retain=tuning.retain, notes=[]
     )
-    record, log = unlearn_language(inner)
+    place = session.folder / "tuning" if session.folder is not None else None
+    record, log = unlearn_language(inner, folder=place)
     session.phases.append(
         {
             "phase": "fine-tuning on both sets",

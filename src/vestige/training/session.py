@@ -49,7 +49,8 @@ class Session:
     """Everything a method trains with; `LanguageUse.prepare` may change it before the loop begins.
 
     model: what is trained, its trainable parameters asking for gradients. reference: inside it, the model
-    computes as the reference. forget, retain: the terms. notes and phases go into the record.
+    computes as the reference. forget, retain: the terms. folder: where a run that is killed finds itself
+    again. notes and phases go into the record.
     """
 
     model: nn.Module
@@ -62,6 +63,7 @@ class Session:
     forget: LossTerm | None
     retain: LossTerm | None
     identity: str = ""
+    folder: Path | None = None
     notes: list[str] = field(default_factory=list)
     phases: list[dict[str, Any]] = field(default_factory=list)
 
@@ -234,6 +236,7 @@ def unlearn_language(
     """
     use = session.objective.language
     assert use is not None
+    session.folder = folder
     if use.prepare is not None and not prepared:
         use.prepare(session)
     if session.forget is None:
@@ -290,10 +293,13 @@ def _read_reference(
     forget: Sequence[LanguageRow],
     needs: Mapping[Term, frozenset[Need]],
 ) -> None:
-    """Steering vectors, refusals, and the reference's log p of the rows that the plan uses."""
+    """The reference itself, steering vectors, refusals, and its log p of the rows that the plan uses."""
     settings, use = session.settings, session.objective.language
     assert use is not None
     asked = needs["forget"]
+    if any(need.startswith("ref_") for wanted in needs.values() for need in wanted):
+        with session.reference():  # a copy of full weights is made of the start, not of a resumed step
+            pass
     used = list(dict.fromkeys(forget[i] for step in plan for i in step.forget))
     if use.steer is not None:
         for name in session.topics:

@@ -244,7 +244,13 @@ def _step(
     if not finite(norm):
         raise stop(f"the gradient norm is {norm.item()}")
     before = {name: value.detach().clone() for name, value in state.items()}
-    optimizer.step()
+    try:
+        optimizer.step()
+    except RuntimeError as error:
+        if "overflow" not in str(error):
+            raise
+        load_state(state, before)
+        raise stop("the parameter update is too large for the type of the weights") from None
     moved = torch.stack([(value.detach() - before[name]).norm() for name, value in state.items()]).norm()
     if not finite(moved):
         load_state(state, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from vestige.errors import InputError
-from vestige.files import atomic_path, writable_folder, write_text
+from vestige.files import atomic_path, drop_unfinished, writable_folder, write_text
 from vestige.models.checkpoints import UNFINISHED
 from vestige.unlearning.records import CheckpointRecord
 
-__all__ = ["WORK", "finished", "making", "open_folder", "read_record", "write_log"]
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["WORK", "finished", "making", "read_record", "write_log"]
 
 WORK = "training"
+LOCK = ".vestige.lock"
 NAMES = {"unlearned": "unlearn.json", "fine-tuned": "finetune.json"}
 
 
@@ -33,11 +40,29 @@ def read_record(folder: Path) -> CheckpointRecord | None:
     return None
 
 
-def open_folder(folder: Path, identity: str) -> CheckpointRecord | None:
-    """The finished record of this identity, or None with the folder marked unfinished.
+@contextmanager
+def making(folder: Path, identity: str) -> Iterator[CheckpointRecord | None]:
+    """Inside, the folder is this process's own: None with it marked unfinished, or its finished record.
 
-    Raises InputError for a folder that holds anything else: a checkpoint is never overwritten.
+    Raises InputError for a folder that holds anything else (a checkpoint is never overwritten), and for one
+    that another process is working in. Bad input that is found before the first step leaves no mark behind.
     """
+    if (done := read_record(folder)) is not None and done.identity == identity:
+        yield done
+        return
+    with _alone(folder):
+        drop_unfinished(folder)
+        done = _opened(folder, identity)
+        try:
+            yield done
+        except InputError:
+            if done is None and not (folder / WORK).exists():
+                (folder / UNFINISHED).unlink(missing_ok=True)
+            raise
+
+
+def _opened(folder: Path, identity: str) -> CheckpointRecord | None:
+    """The finished record of this identity, or None with the folder marked unfinished."""
     if (done := read_record(folder)) is not None:
         if done.identity == identity:
             return done
@@ -51,22 +76,35 @@ def open_folder(folder: Path, identity: str) -> CheckpointRecord | None:
         if found != identity:
             raise _other(folder, "an unfinished run with other settings, text, model or seed")
         return None
-    if folder.is_dir() and any(folder.iterdir()):
+    if any(path.name != LOCK for path in folder.iterdir()):
         raise _other(folder, "other files")
-    writable_folder(folder)
     write_text(mark, json.dumps({"identity": identity}))
     return None
 
 
 @contextmanager
-def making(folder: Path) -> Iterator[None]:
-    """Inside, bad input that is found before the first step leaves no mark behind."""
-    try:
-        yield
-    except InputError:
-        if not (folder / WORK).exists():
-            (folder / UNFINISHED).unlink(missing_ok=True)
-        raise
+def _alone(folder: Path) -> Iterator[None]:
+    """Inside, no other process is; a kill frees the folder. Without `fcntl` (Windows) nothing is held."""
+    writable_folder(folder)
+    lock = folder / LOCK
+    with lock.open("a") as handle:
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                own = os.path.samestat(lock.stat(), os.fstat(handle.fileno()))  # not one just taken away
+            except OSError:
+                own = False
+            if not own:
+                raise InputError(
+                    str(folder),
+                    "another process at work in it",
+                    "one process a folder",
+                    "wait until it has finished, or name another --out",
+                )
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def finished(folder: Path, record: CheckpointRecord) -> None:

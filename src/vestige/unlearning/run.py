@@ -15,11 +15,12 @@ from vestige.errors import InputError, did_you_mean
 from vestige.language import LoraSettings
 from vestige.models.causal_lm import LanguageModel, load_language_model
 from vestige.models.checkpoints import save_trained
+from vestige.models.devices import chosen_device
 from vestige.seeds import digest, generator
 from vestige.training.language import FitSettings, fit_rows
 from vestige.training.session import Session, Topic, attach_lora, begin, trainable, unlearn_language
 from vestige.training.steps import Hooks
-from vestige.unlearning.folder import WORK, finished, making, open_folder, write_log
+from vestige.unlearning.folder import WORK, finished, making, write_log
 from vestige.unlearning.records import CheckpointRecord, TextRecord
 from vestige.unlearning.settings import chosen, language_method, settings_of
 
@@ -84,8 +85,10 @@ def unlearn(
     kept = _kept(retain, named)
     texts: list[TextRecord] = []
     topics: dict[str, Topic] = {}
-    _check_topics("concept", concepts or {}, named)
-    _check_topics("keywords", keywords or {}, named)
+    _check_topics("--concept", concepts or {}, named)
+    _check_topics("--keywords", keywords or {}, named)
+    for key in ("topic_weights", "topic_lengths"):
+        _check_topics(f"setting '{key}'", (settings or {}).get(key) or {}, named)
     for name, path in named.items():
         rows = _rows(path, "forget", loaded, name, made.length(name), made.text)
         keep, development = LanguageRows(rows=()), None
@@ -108,32 +111,32 @@ def unlearn(
         *[(t.topic, t.role, t.sha256) for t in texts],
         *[(name, topic.concept, topic.keywords) for name, topic in topics.items()],
     )
-    if (done := open_folder(folder, identity)) is not None:
-        return done
-    with making(folder):
+    with making(folder, identity) as done:
+        if done is not None:
+            return done
         session = begin(
             loaded.model, loaded.tokenizer, objective, made, topics, seed=seed, identity=loaded.record.sha256
         )
         training, log = unlearn_language(session, folder=folder / WORK, hooks=Hooks(progress=progress))
-    return _finished(
-        session.model,
-        loaded,
-        folder,
-        training,
-        log,
-        whole=whole or use.saves_whole,
-        session=session,
-        record={
-            "kind": "unlearned",
-            "method": method,
-            "title": objective.title,
-            "preset": preset,
-            "settings": made.model_dump(mode="json"),
-            "seed": seed,
-            "texts": tuple(texts),
-            "identity": identity,
-        },
-    )
+        return _finished(
+            session.model,
+            loaded,
+            folder,
+            training,
+            log,
+            whole=whole or use.saves_whole,
+            session=session,
+            record={
+                "kind": "unlearned",
+                "method": method,
+                "title": objective.title,
+                "preset": preset,
+                "settings": made.model_dump(mode="json"),
+                "seed": seed,
+                "texts": tuple(texts),
+                "identity": identity,
+            },
+        )
 
 
 def finetune(
@@ -157,46 +160,48 @@ def finetune(
     rows = _rows(data, "generic", loaded, "", made.max_length, made.text)
     text = _text_record(rows, "", "data")
     identity = digest("finetune", made.to_json(), seed, whole, loaded.record.sha256, text.sha256)
-    if (done := open_folder(folder, identity)) is not None:
-        return done
-    trained: nn.Module = loaded.model
-    if made.lora is not None:
-        trained = attach_lora(trained.requires_grad_(False), made.lora, seed=seed)
-    else:
-        trained.requires_grad_(True)
-    training, log = fit_rows(
-        trained,
-        rows.rows,
-        made,
-        seed=seed,
-        folder=folder / WORK,
-        hooks=Hooks(progress=progress),
-        state=trainable(trained),
-        identity=identity,
-    )
-    return _finished(
-        trained,
-        loaded,
-        folder,
-        training,
-        log,
-        whole=whole,
-        session=None,
-        record={
-            "kind": "fine-tuned",
-            "method": "",
-            "title": "fine-tuning",
-            "preset": "default",
-            "settings": made.model_dump(mode="json"),
-            "seed": seed,
-            "texts": (text,),
-            "identity": identity,
-        },
-    )
+    with making(folder, identity) as done:
+        if done is not None:
+            return done
+        trained: nn.Module = loaded.model
+        if made.lora is not None:
+            trained = attach_lora(trained.requires_grad_(False), made.lora, seed=seed)
+        else:
+            trained.requires_grad_(True)
+        training, log = fit_rows(
+            trained,
+            rows.rows,
+            made,
+            seed=seed,
+            folder=folder / WORK,
+            hooks=Hooks(progress=progress),
+            state=trainable(trained),
+            identity=identity,
+        )
+        return _finished(
+            trained,
+            loaded,
+            folder,
+            training,
+            log,
+            whole=whole,
+            session=None,
+            record={
+                "kind": "fine-tuned",
+                "method": "",
+                "title": "fine-tuning",
+                "preset": "default",
+                "settings": made.model_dump(mode="json"),
+                "seed": seed,
+                "texts": (text,),
+                "identity": identity,
+            },
+        )
 
 
 def _loaded(model: str | LanguageModel, device: str) -> LanguageModel:
     """The model to train. One in memory is copied: the caller's own never changes."""
+    device = chosen_device(device)
     if isinstance(model, str):
         found = load_language_model(model, device=device)
     else:
@@ -231,16 +236,14 @@ def _kept(retain: Paths | None, topics: Mapping[str, str]) -> dict[str, str]:
         return {}
     if not isinstance(retain, Mapping):
         return dict.fromkeys(topics, str(retain))
-    _check_topics("retain", retain, topics)
+    _check_topics("--retain", retain, topics)
     return {name: str(path) for name, path in retain.items()}
 
 
-def _check_topics(option: str, given: Mapping[str, Any], topics: Mapping[str, Any]) -> None:
+def _check_topics(subject: str, given: Mapping[str, Any], topics: Mapping[str, Any]) -> None:
     for name in given:
         if name not in topics:
-            raise InputError(
-                f"--{option}", f"topic '{name}'", "a topic of --forget", did_you_mean(name, topics)
-            )
+            raise InputError(subject, f"topic '{name}'", "a topic of --forget", did_you_mean(name, topics))
 
 
 def _rows(

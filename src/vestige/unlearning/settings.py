@@ -40,7 +40,30 @@ def settings_of(method: Objective, preset: str, values: Mapping[str, Any]) -> La
             "preset", shown(preset), f"one of {', '.join(PRESETS)}", did_you_mean(preset, PRESETS)
         )
     start = {**TRIAGE, **method.language.triage} if preset == "triage" else {}
-    return chosen(method.language.settings, start, values)
+    made = chosen(method.language.settings, start, values)
+    _refuse_unused(method, made, values)
+    return made
+
+
+def _refuse_unused(method: Objective, made: LanguageSettings, values: Mapping[str, Any]) -> None:
+    """Settings that would make another configuration and change nothing."""
+    assert method.language is not None
+    needs = method.language.needs(made)
+    if made.noise_std > 0 and not any(need.startswith("ref_") for need in needs.get("retain", ())):
+        raise InputError(
+            "setting 'noise_std'",
+            f"{made.noise_std:g} for {method.title}, whose retain term reads no reference",
+            "a retain term that reads one",
+            "set retain=kl" if "retain" in type(made).model_fields else "leave it out",
+        )
+    hooked = made.noise_std > 0 or any(need.endswith("hidden") for part in needs.values() for need in part)
+    if values.get("layer") is not None and not hooked:
+        raise InputError(
+            "setting 'layer'",
+            f"{made.layer} for {method.title}, which reads no block",
+            "a method that reads hidden states",
+            "leave it out",
+        )
 
 
 def chosen(kind: type[R], start: Mapping[str, Any], values: Mapping[str, Any]) -> R:
@@ -66,7 +89,10 @@ def chosen(kind: type[R], start: Mapping[str, Any], values: Mapping[str, Any]) -
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise InputError(
-            f"setting '{place}'", shown(str(first["input"])), first["msg"], "see the documentation of methods"
+            f"setting '{place}'",
+            shown(str(first["input"])),
+            first["msg"].removeprefix("Input should be "),
+            "see the documentation of methods",
         ) from None
 
 

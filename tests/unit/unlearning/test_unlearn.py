@@ -102,7 +102,7 @@ def test_the_folder_holds_a_checkpoint_its_record_and_its_log(folder: Path, done
 def test_another_configuration_never_overwrites(folder: Path, done: Path, tmp_path: Path) -> None:
     before = weights(done)
     with pytest.raises(InputError, match="with other settings, text, model or seed"):
-        make(folder, done, settings={**FAST, "noise_std": 0.001})
+        make(folder, done, settings={**FAST, "retain": "kl", "noise_std": 0.001})
     assert weights(done) == before
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="other files"):
@@ -182,7 +182,10 @@ def test_an_adapter_whose_base_is_missing_or_changed(folder: Path, tmp_path: Pat
         ({"retain": {"a": "{retain}"}}, "topic 'b': found no retain rows"),
         ({"retain": {"aa": "{retain}"}}, r"topic 'aa'.*did you mean 'a'|topic 'aa'.*known"),
         ({"settings": {**FAST, "max_length": 3}}, "no tokens to predict within 3"),
-        ({"settings": {**FAST, "noise_std": 0.1, "layer": 4}}, "setting 'layer': found 4; needed 0 to 0"),
+        (
+            {"settings": {**FAST, "retain": "kl", "noise_std": 0.1, "layer": 4}},
+            "setting 'layer': found 4; needed 0 to 0",
+        ),
         ({"model": "no-such"}, "no such wheel, folder or file"),
     ],
 )

@@ -1,0 +1,164 @@
+"""The folder of a checkpoint under kills, two processes, full weights, and options that change nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra 'train' is not installed")
+
+import pandas as pd
+from tests.tiny_lm import save_tiny_llama, tiny_texts, write_corpus
+
+import vestige
+from vestige.cli import run as command
+from vestige.errors import Diverged, InputError, Interrupted
+from vestige.training import steps
+from vestige.unlearning.folder import making
+
+pytestmark = pytest.mark.train
+
+SETTINGS: dict[str, Any] = {"epochs": 2, "learning_rate": 1e-3, "batch_size": 2, "warmup_steps": 0}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("work")
+    save_tiny_llama(root / "base", layers=1)
+    write_corpus(root / "forget.jsonl", tiny_texts(6, seed=1, longest=8))
+    write_corpus(root / "retain.jsonl", tiny_texts(12, seed=2, longest=8))
+    return root
+
+
+def make(folder: Path, out: Path, **options: Any) -> Any:
+    given: dict[str, Any] = {
+        "model": str(folder / "base"),
+        "method": "grad_diff_kl",
+        "forget": {"a": folder / "forget.jsonl"},
+        "retain": folder / "retain.jsonl",
+        "settings": SETTINGS,
+    }
+    return vestige.unlearn(**{**given, **options, "out": out})
+
+
+def arguments(folder: Path, out: Path, method: str, *more: str) -> list[str]:
+    names = {"--model": folder / "base", "--forget": f"a={folder / 'forget.jsonl'}", "--out": out}
+    names["--retain"] = folder / "retain.jsonl"
+    flat = [str(part) for pair in names.items() for part in pair]
+    return ["unlearn", "--method", method, *flat, *more]
+
+
+def test_a_resumed_run_of_all_weights_keeps_the_reference_of_the_start(folder: Path, tmp_path: Path) -> None:
+    """The divergence is from the weights before the first step, not from those of the step resumed at."""
+    settings = {**SETTINGS, "lora": None, "learning_rate": 1e-2, "select": "last"}
+    make(folder, tmp_path / "whole", settings=settings)
+
+    def press(step: int, steps: int, loss: float) -> None:
+        if step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted, match="step 3 of 6"):
+        make(folder, tmp_path / "stopped", settings=settings, progress=press)
+    make(folder, tmp_path / "stopped", settings=settings)
+    logs = [pd.read_parquet(tmp_path / name / "steps.parquet") for name in ("whole", "stopped")]
+    assert (logs[0]["retain_loss"].iloc[3:] > 0).all()
+    assert logs[1]["retain_loss"].tolist() == logs[0]["retain_loss"].tolist()
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "stopped")]
+    assert weights[0] == weights[1]
+
+
+def test_one_process_works_in_a_folder(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    out = tmp_path / "un"
+    with (
+        making(out, "another's"),
+        pytest.raises(InputError, match="another process at work in it; needed one process a folder"),
+    ):
+        make(folder, out)
+
+
+def test_what_a_kill_leaves_is_cleared(folder: Path, tmp_path: Path) -> None:
+    """A killed process leaves its lock, and half a file under a temporary name: neither is in the way."""
+    out = tmp_path / "un"
+    out.mkdir()
+    (out / ".vestige.lock").touch()
+    (out / ".vestige-half.json").write_text('{"ident')
+    make(folder, out)
+    assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
+
+
+def test_a_phase_before_the_loop_goes_on_where_it_was_stopped(folder: Path, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "tune_steps": 4, "virtual_tokens": 2, "encoder_hidden": 4, "select": "last"}
+    out, whole = tmp_path / "stopped", tmp_path / "whole"
+    made = make(folder, whole, method="spul", settings=settings)
+    real = steps._step
+
+    def stopped(job: Any, position: int, *rest: Any) -> dict[str, Any]:
+        found = real(job, position, *rest)
+        if position == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "_step", stopped)
+        with pytest.raises(Interrupted, match="after step 2 of 4: the state after step 2 was kept"):
+            make(folder, out, method="spul", settings=settings)
+    taken: list[int] = []
+
+    def noted(job: Any, position: int, *rest: Any) -> dict[str, Any]:
+        taken.append(position)
+        return real(job, position, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "_step", noted)
+        again = make(folder, out, method="spul", settings=settings)
+    assert taken[:3] == [2, 3, 0]
+    assert again.phases == made.phases
+    assert again.training.weights_sha256 == made.training.weights_sha256
+
+
+def test_a_rate_beyond_the_type_of_the_weights_diverges(folder: Path, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "learning_rate": 1e38, "lora.rank": 2}
+    with pytest.raises(Diverged, match=r"too large for the type of the weights at step 1 .*was kept in"):
+        make(folder, tmp_path / "un", settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "message"),
+    [
+        ("grad_diff", {"noise_std": 0.1}, "whose retain term reads no reference.*set retain=kl"),
+        ("loku", {"noise_std": 0.1}, "whose retain term reads no reference.*leave it out"),
+        ("grad_diff_kl", {"layer": 0}, "setting 'layer': found 0 for GradDiff-KL, which reads no block"),
+        ("grad_diff_kl", {"topic_weights": {"b": 2.0}}, "setting 'topic_weights': found topic 'b'"),
+        ("grad_diff_kl", {"topic_lengths": {"b": 9}}, "setting 'topic_lengths': found topic 'b'"),
+        ("grad_diff_kl", {"learning_rate": -1}, "found '-1'; needed greater than 0"),
+    ],
+)
+def test_a_setting_that_would_change_nothing_is_refused(
+    method: str, settings: dict[str, Any], message: str, folder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        make(folder, tmp_path / "un", method=method, settings={**SETTINGS, **settings})
+    assert not (tmp_path / "un").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "message"),
+    [
+        ("npo", ("--concept", "cards"), "--concept: found the method 'npo', which reads none; needed atu"),
+        ("atu", ("--keywords", "pin"), "--keywords: found the method 'atu', which reads none; needed obliv"),
+        ("obliviate", ("--keywords", "b=pin"), "--keywords: found topic 'b'; needed a topic of --forget"),
+        ("npo", ("--device", "foo"), "--device: found 'foo', which is not here; needed cpu"),
+    ],
+)
+def test_options_that_a_method_does_not_read(
+    method: str, more: tuple[str, ...], message: str, folder: Path, tmp_path: Path, capsys: Any
+) -> None:
+    assert command(arguments(folder, tmp_path / "un", method, *more)) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
+    assert len(said) == 1
+    assert message in said[0]
