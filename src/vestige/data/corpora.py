@@ -268,6 +268,15 @@ def draw_sample(
                 for i in chosen
             )
         )
+    if any(
+        sum(len(unit.ids) - (unit.ids[0] == tokenizer.bos_token_id) for unit in part) < 2 for part in drawn
+    ):
+        raise InputError(
+            corpus.path or f"corpus '{corpus.name}'",
+            "a subset of one token",
+            "two tokens of text in every subset",
+            "give longer documents, or more of them",
+        )
     notes = tuple(sorted({note for document in encoded for note in document.notes}))
     return Sample(
         subsets=tuple(drawn),
@@ -355,8 +364,25 @@ def chat_text(tokenizer: Any, document: Document, *, subject: str) -> str:
             "a chat template for --chat-template",
             "leave --chat-template out",
         )
-    turns = turns_of(document)
-    text: str = tokenizer.apply_chat_template(turns, tokenize=False)
+    return templated(tokenizer, turns_of(document), subject=f"{subject}, row {document.id}")
+
+
+def templated(
+    tokenizer: Any, turns: Sequence[Mapping[str, str]], *, subject: str, prompt: bool = False
+) -> str:
+    """The turns through the chat template; prompt: with what comes before an answer. Raises InputError where
+    the template refuses them."""
+    from jinja2 import TemplateError
+
+    try:
+        text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=prompt)
+    except TemplateError as error:
+        raise InputError(
+            subject,
+            f"turns that the chat template refuses ({error})",
+            "turns in the order that it takes",
+            "correct the row, or leave --chat-template out",
+        ) from None
     return text
 
 

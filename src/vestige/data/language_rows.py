@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vestige.data.corpora import Corpus, Document, TextFormat, chat_text, one_bos, turns_of
+from vestige.data.corpora import Corpus, Document, TextFormat, chat_text, one_bos, templated, turns_of
 from vestige.errors import InputError
 from vestige.seeds import generator
 
@@ -181,7 +181,8 @@ def _marked(tokenizer: Any, document: Document, *, text_format: TextFormat, subj
     chat = bool(document.messages) or text_format == "chat"
     if chat:
         text = chat_text(tokenizer, document, subject=subject)
-        spans = _turn_spans(tokenizer, document, text) if answers else [(0, len(text))]
+        row = f"{subject}, row {document.id}"
+        spans = _turn_spans(tokenizer, document, text, row) if answers else [(0, len(text))]
     elif document.question is not None:
         text = _pair(document.question, document.answer or "")
         spans = [(len(text) - len(document.answer or ""), len(text))]
@@ -211,23 +212,37 @@ def _marked(tokenizer: Any, document: Document, *, text_format: TextFormat, subj
     return _Marked(tuple(ids), tuple(marks), bos, answers, notes)
 
 
-def _turn_spans(tokenizer: Any, document: Document, text: str) -> list[tuple[int, int]]:
-    """The characters of the assistant's turns in the rendered text, with the mark that ends a turn."""
+def _turn_spans(tokenizer: Any, document: Document, text: str, subject: str) -> list[tuple[int, int]]:
+    """The characters of the assistant's turns in the rendered text, with the mark that ends a turn.
+
+    Raises InputError for a template that leaves an assistant's turn out.
+    """
     turns = turns_of(document)
-    spans, cursor = [], 0
+    spans: list[tuple[int, int]] = []
+    cursor = 0  # where the turns before this one end
     for i, turn in enumerate(turns):
+        content = turn["content"].strip()
+        start = text.find(content, cursor)
         if turn["role"] != "assistant":
+            cursor = cursor if start < 0 else start + len(content)
+            continue
+        if not content:
             continue
         before, upto = "", ""
         if i:
-            before = tokenizer.apply_chat_template(turns[:i], tokenize=False, add_generation_prompt=True)
-            upto = tokenizer.apply_chat_template(turns[: i + 1], tokenize=False)
-        content = turn["content"].strip()
-        if before and text.startswith(before) and text.startswith(upto.rstrip()):
-            span = (len(before), len(upto.rstrip()))
-        else:  # a template that renders a turn otherwise when another follows
-            start = text.index(content, cursor)
+            before = templated(tokenizer, turns[:i], subject=subject, prompt=True)
+            upto = templated(tokenizer, turns[: i + 1], subject=subject).rstrip()
+        if before and len(before) < len(upto) and text.startswith(before) and text.startswith(upto):
+            span = (len(before), len(upto))
+        elif start >= 0:  # a template that renders a turn otherwise when another follows
             span = (start, start + len(content))
+        else:
+            raise InputError(
+                subject,
+                "a chat template that leaves an assistant's turn out or rewrites it",
+                "one that renders what is to be predicted",
+                "use another tokenizer, or leave --chat-template out",
+            )
         spans.append(span)
         cursor = span[1]
     return spans

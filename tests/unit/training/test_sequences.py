@@ -70,6 +70,38 @@ def test_a_conversation_has_one_beginning_token_and_predicts_the_assistant_alone
         rows_of(Document("m", "x", messages=turns))
 
 
+LAST_IN_FULL = (
+    "{% for m in messages %}{{ m['role'] if loop.last else '' }} {{ m['content'] }} {% endfor %}"
+    "{% if add_generation_prompt %}assistant : {% endif %}"
+)
+"""Renders a turn otherwise when another follows."""
+
+
+def test_an_answer_is_found_behind_a_prompt_that_says_the_same() -> None:
+    turns = (("user", "card pin"), ("assistant", "card"), ("user", "pin card"), ("assistant", "pin"))
+    row = rows_of(Document("m", "x", messages=turns), chat=LAST_IN_FULL)[0]
+    marked = [i for i, label in enumerate(row.labels) if label]
+    text = tiny_tokenizer().convert_ids_to_tokens(list(row.ids))
+    assert [text[i] for i in marked[:1]] == ["card"]
+    assert text[: marked[0]].count("card") == 1  # the user's comes first
+    assert text[marked[-1]] == "pin"
+    assert text[: marked[-1]].count("pin") == 2
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", r"row m: found turns that the .* \(roles must alt"),
+        ("{% for m in messages %}{{ m['content'] ", r"row m: found turns that the chat template refuses"),
+        ("{{ messages[0]['content'] }}", r"row m: found a chat template that leaves an assistant's turn out"),
+    ],
+)
+def test_a_template_that_does_not_render_the_turns(template: str, message: str) -> None:
+    turns = (("user", "card pin"), ("assistant", "lost card"))
+    with pytest.raises(InputError, match=message):
+        rows_of(Document("m", "x", messages=turns), chat=template)
+
+
 def test_long_text_is_read_in_windows_that_hold_every_token_once() -> None:
     text = " ".join(["card", "lost", "pin"] * 7)
     rows = rows_of(Document("t", text), max_length=6)
