@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vestige.errors import InputError, MissingDependency, did_you_mean
+from vestige.errors import CheckFailed, InputError, MissingDependency, did_you_mean
 
 if TYPE_CHECKING:
     from vestige.attacks.relearn_records import RelearnRecord
@@ -91,6 +91,7 @@ def relearn(
     try:
         from vestige.footprint.texts import named_paths
         from vestige.language_study.relearn import relearn as attack
+        from vestige.unlearning.settings import chosen
     except ImportError as error:
         raise MissingDependency(error.name or "torch", "train", "vestige attack relearn") from None
     given: dict[str, Any] = {
@@ -102,13 +103,9 @@ def relearn(
         "max_length": max_length,
         "score_rows": score_rows,
     }
-    settings = RelearnSettings(
-        **{key: value for key, value in given.items() if value is not None},
-        hold_out=hold_out,
-        dtype=dtype,
-        text="chat" if chat_template else "plain",
-        seed=seed,
-    )
+    given |= {"hold_out": hold_out, "dtype": dtype, "text": "chat" if chat_template else "plain"}
+    given["seed"] = seed
+    settings = chosen(RelearnSettings, {}, {key: value for key, value in given.items() if value is not None})
     with Progress(1.0) as progress:
         record = attack(
             base=base,
@@ -127,10 +124,13 @@ def relearn(
         )
     if as_json:
         typer.echo(record.to_json())
-        return
-    print_relearning(record)
-    if out is not None:
-        typer.echo(f"Record: {out / 'relearn.json'}")
+    else:
+        print_relearning(record)
+        if out is not None:
+            typer.echo(f"Record: {out / 'relearn.json'}")
+    of_base = next(item for item in record.checkpoints if item.role == "base")
+    if of_base.failed is not None:
+        raise CheckFailed("the attack on the base stopped, so nothing is there to compare with")
 
 
 def _questions(values: list[str]) -> dict[str, str]:

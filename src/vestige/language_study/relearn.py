@@ -41,6 +41,7 @@ from vestige.language_study.budget import (
 )
 from vestige.models.adapters import is_adapter
 from vestige.models.causal_lm import LanguageModel, check_comparable, load_language_model
+from vestige.models.devices import chosen_device
 from vestige.seeds import digest
 from vestige.statistics import DRAWS, ROW_SEEDS, bootstrap_rows, estimate, mean_of
 from vestige.training.steps import Hooks
@@ -78,7 +79,7 @@ def relearn(
     same call goes on where it was interrupted. Raises InputError in one line.
     """
     settings, watcher = settings or RelearnSettings(), watcher or Quiet()
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = chosen_device(device)
     if not forget:
         raise InputError("--forget", "no text", "at least one file", "give --forget NAME=FILE")
     if not models and oracle is None:

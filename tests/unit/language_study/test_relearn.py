@@ -224,6 +224,27 @@ def test_the_command_line(work: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert "did you mean 'always'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("rate", "code", "said"),
+    [
+        ("-1", 2, "setting 'learning_rate': found '-1.0'; needed greater than 0"),
+        ("nan", 2, "setting 'learning_rate': found 'nan'; needed a finite number"),
+        ("1e30", 1, "the attack on the base stopped"),
+    ],
+)
+def test_a_rate_that_cannot_be_or_diverges(
+    rate: str, code: int, said: str, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["attack", "relearn", "--base", str(work / "base"), "--model", str(work / "noised")]
+    arguments += ["--forget", str(work / "bio.jsonl"), "--documents", "4", "--max-steps", "2"]
+    assert run([*arguments, "--learning-rate", rate, "--out", str(tmp_path / "out")]) == code
+    printed = capsys.readouterr()
+    assert [said in line for line in printed.err.splitlines() if line.startswith("error:")] == [True]
+    if code == 1:  # the record is kept and says where each attack stopped
+        record = RelearnRecord.model_validate_json((tmp_path / "out" / "relearn.json").read_text())
+        assert "at step 1 (learning rate 1e+30" in str(record.checkpoints[0].failed)
+
+
 def test_it_is_registered_and_its_record_needs_no_torch() -> None:
     assert ATTACKS.get("relearn").models == ("causal-lm",)
     assert ATTACKS.get("relearn").settings is RelearnSettings
