@@ -39,6 +39,7 @@ from vestige.language_study.texts import joined_text, text_file
 from vestige.methods import METHODS
 from vestige.models.backbones import content_hash, resolve_backbone
 from vestige.models.causal_lm import load_language_model
+from vestige.models.devices import chosen_device
 from vestige.seeds import digest
 from vestige.unlearning.run import finetune, unlearn
 
@@ -127,7 +128,7 @@ def run_language_study(
     run = _Run(
         plan=plan,
         root=writable_folder(root),
-        device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        device=chosen_device(device),
         watcher=watcher or Quiet(),
     )
     methods = method_plans(plan)
