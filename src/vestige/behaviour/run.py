@@ -54,6 +54,7 @@ from vestige.footprint.checkpoints import (
 )
 from vestige.footprint.records import FootprintRecord
 from vestige.models.causal_lm import LanguageModel, check_comparable
+from vestige.models.devices import chosen_device
 
 __all__ = ["behaviour", "read_footprint"]
 
@@ -96,7 +97,7 @@ def behaviour(
         writable_folder(Path(out))
     folder = Path(cache) if cache is not None else Path(out) / "cache" if out is not None else None
     resolvable(base, *listed(models, option="--model").values(), *([oracle] if oracle is not None else []))
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = chosen_device(device)
 
     opened = opener(dtype=settings.dtype, revision=revision, device=device)
     watcher.stage("reading the models")

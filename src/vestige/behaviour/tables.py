@@ -81,12 +81,17 @@ def headline(checkpoint: CheckpointBehaviour) -> str:
     loss = checkpoint.loss
     if isinstance(loss.delta_f.value, Undefined) and isinstance(loss.delta_a.value, Undefined):
         return f"{_name(checkpoint)}: losses undefined ({loss.delta_f.value.undefined})."
-    words = [
-        f"{_name(checkpoint)}: lost {_loss_text(loss.delta_f)} % of the base's accuracy on forget questions",
-        f"{_loss_text(loss.delta_a)} % on adjacent ones",
-        f"B-Gap {_loss_text(loss.b_gap)} points",
-    ]
-    return ", ".join(words) + "."
+    parts = (
+        (loss.delta_f, "% of the base's accuracy on forget questions"),
+        (loss.delta_a, "% on adjacent ones"),
+    )
+    words = [f"{_loss_text(part)} {of}" for part, of in parts if not isinstance(part.value, Undefined)]
+    gap = loss.b_gap
+    if not isinstance(gap.value, Undefined):
+        words.append(f"B-Gap {_loss_text(gap)} points")
+    else:
+        words.append(f"B-Gap {gap.value}")
+    return f"{_name(checkpoint)}: lost {', '.join(words)}."
 
 
 def summary_lines(record: BehaviourRecord) -> list[str]:
