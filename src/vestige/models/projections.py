@@ -112,7 +112,7 @@ def target_modules(model: nn.Module, subspace: Subspace = "both") -> dict[str, n
     found = list(_projections(model))
     for part in asked:
         if not any(where.projection in part for _, where, _ in found):
-            raise _nothing_matched(model, "attention" if part is ATTENTION else "feed-forward")
+            raise _nothing_matched(model, part)
     kinds = {kind for part in asked for kind in part}
     return {f"{name}.weight": module for name, where, module in found if where.projection in kinds}
 
@@ -156,17 +156,17 @@ def layer_modules(model: nn.Module) -> list[nn.Module]:
     return [found[layer] for layer in sorted(found)]
 
 
-def _nothing_matched(model: nn.Module, part: str) -> InputError:
+def _nothing_matched(model: nn.Module, part: tuple[str, ...]) -> InputError:
     dense = sorted(
         {
-            ".".join(part for part in name.split(".") if not part.isdigit())
+            ".".join(piece for piece in name.split(".") if not piece.isdigit())
             for name, module in model.named_modules()
             if projection_layout(module) is not None
         }
     )
     return InputError(
-        f"{type(model).__name__}, {part} projections",
+        f"{type(model).__name__}, {'attention' if part is ATTENTION else 'feed-forward'} projections",
         f"dense layers {first_five(dense)}" if dense else "no dense layers",
-        f"names such as {', '.join(sorted(_NAMES)[:4])}",
+        f"names such as {', '.join(name for name, kind in _NAMES.items() if kind in part)}",
         "measure the other part with --subspace, or another architecture",
     )

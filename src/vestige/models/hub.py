@@ -1,0 +1,48 @@
+"""Whether the Hugging Face hub answers: asked once before its client is used, which would try for minutes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["answering_hub"]
+
+PATIENCE = 5.0
+"""Seconds that the hub has to answer."""
+SILENCE = 60.0
+"""Seconds after which a hub that did not answer is asked again."""
+
+_silent_since: float | None = None
+
+
+@contextmanager
+def answering_hub() -> Iterator[None]:
+    """Inside, a hub that does not answer counts as offline: only its local cache is read, and what is not
+    there is refused at once. Nothing changes where it answers, or where HF_HUB_OFFLINE is set."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or _answers(constants.ENDPOINT):
+        yield
+        return
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = False
+
+
+def _answers(endpoint: str) -> bool:
+    """Any answer will do, a refusal too. Through the client's own session, which knows of proxies."""
+    global _silent_since
+    if _silent_since is not None and time.monotonic() - _silent_since < SILENCE:
+        return False
+    from huggingface_hub import get_session
+
+    try:
+        get_session().head(endpoint, timeout=PATIENCE)
+    except Exception:  # the session raises its own types, which change between versions of the client
+        _silent_since = time.monotonic()
+        return False
+    _silent_since = None
+    return True
