@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "atomic_path",
     "drop_unfinished",
+    "is_path",
     "read_record",
     "reading",
     "writable_folder",
@@ -67,6 +68,14 @@ def read_record(path: Path, kind: type[Made], remedy: str) -> Made:
             f"a record of the format {form}",
             "write it again with the version of vestige that reads it",
         ) from None
+
+
+def is_path(text: str) -> bool:
+    """Whether a file or folder of this name exists. False, too, for text that no path can be."""
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):  # too long a name, or a zero byte
+        return False
 
 
 def writable_folder(path: Path) -> Path:

@@ -9,6 +9,7 @@ import typer
 
 from vestige.cli.footprint_checks import selftest, sensitivity
 from vestige.errors import InputError, did_you_mean
+from vestige.files import is_path
 
 if TYPE_CHECKING:
     from vestige.footprint.records import FootprintRecord, FootprintSettings
@@ -213,12 +214,18 @@ def _settings(*, preset: str, quick: bool, given: dict[str, int | None], **rest:
 
 
 def labelled(values: list[str]) -> dict[str, str]:
-    """`LABEL=MODEL` values by label; a plain one has its folder's name, numbered where it repeats."""
+    """`LABEL=MODEL` values by label; a plain one has its folder's name, numbered where it repeats. Raises
+    InputError for one without a label or a model."""
     found: dict[str, str] = {}
     for value in values:
         label, mark, model = value.partition("=")
-        if not mark or Path(value).exists():
+        if not mark or is_path(value):
             label, model = Path(value).name or value, value
+        label = label.strip()
+        if not label or not model:
+            raise InputError(
+                "--unlearned", f"'{value}'", "MODEL or LABEL=MODEL", "for example RMU=models/rmu"
+            )
         number, own = 2, label
         while label in found:
             label, number = f"{own} ({number})", number + 1

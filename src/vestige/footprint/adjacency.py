@@ -23,7 +23,7 @@ from vestige.models.causal_lm import LanguageModel
 from vestige.models.embeddings import sentence_encoder
 from vestige.seeds import generator
 
-__all__ = ["TOP_K", "adjacency", "largest"]
+__all__ = ["TOP_K", "adjacency", "largest", "stated_accuracy"]
 
 TOP_K = (1_000, 10_000, 100_000)
 MOST_DOCUMENTS = 2000
@@ -173,11 +173,14 @@ def _headroom(
     )
 
 
-def _accuracy_headroom(base_accuracy: str, model: LanguageModel | None) -> Headroom:
+def stated_accuracy(base_accuracy: str) -> float | None:
+    """The share in [0, 1] that was stated, None where the text names a file of questions. Raises InputError
+    for any other number, and for a file without questions."""
     try:
         value = float(base_accuracy)
     except ValueError:
-        return _answered_headroom(Path(base_accuracy), model)
+        read_questions(Path(base_accuracy))
+        return None
     if not 0 <= value <= 1:
         raise InputError(
             "--base-accuracy",
@@ -185,6 +188,13 @@ def _accuracy_headroom(base_accuracy: str, model: LanguageModel | None) -> Headr
             "a share in [0, 1] or a questions file",
             "give shares, not percent",
         )
+    return value
+
+
+def _accuracy_headroom(base_accuracy: str, model: LanguageModel | None) -> Headroom:
+    value = stated_accuracy(base_accuracy)
+    if value is None:
+        return _answered_headroom(Path(base_accuracy), model)
     chance = 0.25
     return Headroom(
         kind="accuracy",

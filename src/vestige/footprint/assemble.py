@@ -263,8 +263,7 @@ def untested(
         lines.append("whether the change is larger than undirected changes of its size: give --calibrate")
     if not any(corpus.role == "adjacent" for corpus in corpora.values()):
         lines.append("collateral on adjacent text: no adjacent corpus")
-    if len([item for item in measured if item.role == "unlearned"]) < 3:
-        lines.append("variation over training seeds")
+    lines.append("variation over training seeds")
     if not settings.probes:
         lines.append("the Hessian diagonal")
     if not settings.perplexity_tokens:

@@ -1,7 +1,8 @@
 """Diagonals and comparisons on disk, keyed by the content they were made from.
 
 A key hashes whatever changes a number: weights, token ids, estimator, reduction, dtype, names of the measured
-weights. Tensors are safetensors in the dtype they were summed in, small results JSON.
+weights. Tensors are safetensors in the dtype they were summed in, small results JSON. Every file holds the
+hash of what was written into it: one that was cut short or changed since is refused, not read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from vestige.data.corpora import TokenSequence
@@ -20,11 +20,15 @@ from vestige.errors import InputError
 from vestige.files import atomic_path, write_text
 from vestige.footprint.fisher import Fisher
 from vestige.footprint.world import World
+from vestige.models.causal_lm import tensors_digest
 from vestige.seeds import digest
 
-__all__ = ["Cache", "StoredDiagonals", "sample_digest"]
+__all__ = ["VERSION", "Cache", "StoredDiagonals", "sample_digest", "sealed", "unsealed"]
 
+VERSION = "2"
+"""Raised when a stored result of this version would not be what the code computes or reads now."""
 _VALUE = "value:"
+_HASH = "sha256"
 
 
 def sample_digest(sequences: Sequence[TokenSequence]) -> str:
@@ -72,13 +76,10 @@ class Cache:
         """The stored JSON value of this kind and key, else a new one, stored."""
         path = self._path(kind, key, "json")
         if self._there(path):
-            try:
-                return json.loads(path.read_text(encoding="utf-8"))
-            except ValueError:
-                raise _damaged(path) from None
+            return unsealed(path)
         found = compute()
         if self.world.leads:
-            write_text(path, json.dumps(found))
+            write_text(path, sealed(found))
         return found
 
     def has(self, kind: str, key: str) -> bool:
@@ -97,7 +98,8 @@ class Cache:
         from safetensors.torch import save_file
 
         with atomic_path(path) as temporary:
-            save_file({name: value.contiguous() for name, value in tensors.items()}, str(temporary))
+            whole = {name: value.contiguous() for name, value in tensors.items()}
+            save_file(whole, str(temporary), metadata={_HASH: tensors_digest(whole.items())})
 
 
 class StoredDiagonals(Mapping[str, dict[str, Tensor]]):
@@ -117,16 +119,34 @@ class StoredDiagonals(Mapping[str, dict[str, Tensor]]):
 
 
 def _read(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    """The tensors of a file. Raises InputError unless they are what was written."""
+    from safetensors import SafetensorError, safe_open
 
     try:
-        found: dict[str, Tensor] = load_file(str(path))
+        with safe_open(str(path), framework="pt") as stored:
+            written = (stored.metadata() or {}).get(_HASH)
+            found = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError):
         raise _damaged(path) from None
-    if any(not bool(torch.isfinite(value).all()) for value in found.values()):
+    if written != tensors_digest(found.items()):
         raise _damaged(path)
     return found
+
+
+def sealed(value: Any) -> str:
+    """A JSON value as text with its hash, for `unsealed`."""
+    return json.dumps({"value": value, _HASH: digest(json.dumps(value))}) + "\n"
+
+
+def unsealed(path: Path) -> Any:
+    """The value of a file that `sealed` made. Raises InputError unless it is what was written."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored[_HASH] == digest(json.dumps(stored["value"])):
+            return stored["value"]
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise _damaged(path)
 
 
 def _damaged(path: Path) -> InputError:

@@ -7,7 +7,6 @@ Only sums are kept: one number a corpus for each copy and reference, never their
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from vestige.contracts import Floats, Interval, Undefined
 from vestige.data.corpora import Role, TokenSequence
 from vestige.files import write_text
+from vestige.footprint.cache import VERSION, sealed, unsealed
 from vestige.footprint.fisher import Fisher
 from vestige.footprint.judgements import CalibratedClass, CalibrationSettings, CorpusCalibration
 from vestige.footprint.world import World
@@ -276,16 +276,16 @@ class _Measured:
 
     @classmethod
     def open(cls, folder: Path | None, kind: str, world: World, *key: object) -> _Measured:
-        path = None if folder is None else folder / f"calibration-{kind}-{digest(*key)[:16]}.json"
+        path = None if folder is None else folder / f"calibration-{kind}-{digest(VERSION, *key)[:16]}.json"
         found: list[dict[str, float]] = []
         if path is not None and world.leads and path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = unsealed(path)
         return cls(world.from_lead(found), path if world.leads else None)
 
     def add(self, values: dict[str, float]) -> None:
         self.values.append(values)
         if self.path is not None:
-            write_text(self.path, json.dumps(self.values, indent=1) + "\n")
+            write_text(self.path, sealed(self.values))
 
 
 def _coordinates(targets: Mapping[str, Tensor], settings: CalibrationSettings) -> dict[str, Tensor]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +23,7 @@ __all__ = [
     "Watcher",
     "checkpoints_of",
     "listed",
+    "named_model",
     "opener",
     "resolvable",
 ]
@@ -120,6 +122,17 @@ def listed(models: ModelSources, *, option: str = "--unlearned") -> dict[str, Mo
             label, number = f"{own} ({number})", number + 1
         found[label] = model
     return found
+
+
+@contextmanager
+def named_model(label: str) -> Iterator[None]:
+    """What is refused inside is refused of this model, and says so."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(
+            f"model '{label}', {error.subject}", error.found, error.needed, error.remedy
+        ) from None
 
 
 def resolvable(*models: ModelSource) -> None:

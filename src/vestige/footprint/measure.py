@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from vestige.data.corpora import TokenSequence, truncated
-from vestige.footprint.cache import Cache, sample_digest
+from vestige.footprint.cache import VERSION, Cache, sample_digest
 from vestige.footprint.fisher import Fisher, fisher_diagonal, per_batch_limit
 from vestige.footprint.hessian import hessian_diagonal
 from vestige.footprint.perplexity import Perplexity, perplexity
@@ -21,9 +21,6 @@ from vestige.models.projections import target_parameters
 from vestige.seeds import digest
 
 __all__ = ["Comparison", "Meter", "Subset"]
-
-VERSION = "1"
-"""Raised when a stored diagonal of this version would not be what the code computes now."""
 
 
 @dataclass(frozen=True)

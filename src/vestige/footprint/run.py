@@ -28,11 +28,13 @@ from vestige.footprint.checkpoints import (
     Watcher,
     checkpoints_of,
     listed,
+    named_model,
     opener,
     resolvable,
 )
 from vestige.footprint.costs import Estimate, estimate
 from vestige.footprint.fisher import layer_chunks
+from vestige.footprint.folder import RECORD, refuse_other
 from vestige.footprint.judgements import Adjacency, CalibratedClass, CalibrationSettings
 from vestige.footprint.measure import Comparison, Meter, Subset
 from vestige.footprint.perplexity import Perplexity
@@ -47,6 +49,8 @@ from vestige.footprint.shifts import Sums
 from vestige.footprint.texts import Source, corpora_of, corpus_records, samples_of, warnings_of
 from vestige.footprint.world import World
 from vestige.models.causal_lm import LanguageModel, check_comparable
+from vestige.models.devices import chosen_device
+from vestige.models.lm_record import LanguageModelRecord
 from vestige.models.projections import layer_modules, target_parameters
 
 __all__ = ["Quiet", "Watcher", "footprint"]
@@ -86,7 +90,11 @@ def footprint(
     world, watcher = world or World(), watcher or Quiet()
     started = time.monotonic()
     corpora = corpora_of(_named(forget, "forget"), _named(adjacent, "adjacent"), _named(generic, "generic"))
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = chosen_device(device)
+    if base_accuracy is not None:
+        from vestige.footprint.adjacency import stated_accuracy
+
+        stated_accuracy(base_accuracy)
     if out is not None:
         writable_folder(Path(out))
     resolvable(base, *listed(unlearned).values(), *([oracle] if oracle is not None else []))
@@ -99,9 +107,12 @@ def footprint(
             "--base", "a prompt encoder", "a model with weights of its own", "name the base model"
         )
     checkpoints = checkpoints_of(unlearned, oracle, first, opened)
-    kept = _checked(first, checkpoints, settings)
+    kept, found = _checked(first, checkpoints, settings)
     targets = target_parameters(first.model, settings.subspace)
     samples = samples_of(corpora, first.tokenizer, settings)
+    records = corpus_records(corpora, samples, settings)
+    if out is not None:
+        refuse_other(Path(out), settings=settings, base=first.record, corpora=records, checkpoints=found)
     chunks = len(world.from_lead(layer_chunks(targets, max_bytes)))
     expected = estimate(
         settings,
@@ -130,7 +141,6 @@ def footprint(
             watcher=watcher,
             folder=folder,
         )
-        records = corpus_records(corpora, samples, settings)
         warnings = warnings_of(corpora)
         for line in (*warnings, *(f"{record.name}: {note}" for record in records for note in record.notes)):
             watcher.say(f"note: {line}")
@@ -166,7 +176,7 @@ def footprint(
             },
         )
     if out is not None and world.leads:
-        write_text(Path(out) / "footprint.json", record.to_json() + "\n")
+        write_text(Path(out) / RECORD, record.to_json() + "\n")
     return record
 
 
@@ -196,9 +206,10 @@ class _Run:
         units = sorted(next(iter(self.samples.values())).subsets[0], key=lambda unit: len(unit.ids))
         some = units[len(units) // 2 :][:2]
         alone = Meter(self.settings, self.meter.cache, World(), self.meter.batch_tokens)
-        alone.fisher_now(self.base.model, some[:1])  # the first pass of a process is slow
-        begin = time.monotonic()
-        alone.fisher_now(self.base.model, some)
+        with named_model(self.base.record.label):
+            alone.fisher_now(self.base.model, some[:1])  # the first pass of a process is slow
+            begin = time.monotonic()
+            alone.fisher_now(self.base.model, some)
         return sum(len(unit.ids) for unit in some) / max(time.monotonic() - begin, 1e-6)
 
     def measure_base(self) -> None:
@@ -206,16 +217,17 @@ class _Run:
         with self._timed("base"):
             for name, subsets in self.subsets.items():
                 self.watcher.stage(f"base on {name}")
-                for subset in subsets:
-                    self.meter.fisher(self.base, subset)
-                self.floors[name] = [
-                    self._hessian_floor(subset) for subset in subsets if self.settings.probes
-                ]
-                self.perplexities[name] = [
-                    self.meter.perplexity(self.base, subset)
-                    for subset in subsets
-                    if self.settings.perplexity_tokens
-                ]
+                with named_model(self.base.record.label):
+                    for subset in subsets:
+                        self.meter.fisher(self.base, subset)
+                    self.floors[name] = [
+                        self._hessian_floor(subset) for subset in subsets if self.settings.probes
+                    ]
+                    self.perplexities[name] = [
+                        self.meter.perplexity(self.base, subset)
+                        for subset in subsets
+                        if self.settings.perplexity_tokens
+                    ]
 
     def _hessian_floor(self, subset: Subset) -> Sums:
         seed = self.settings.seed
@@ -233,17 +245,18 @@ class _Run:
                 comparisons: list[Comparison] = []
                 hessians: list[Sums] = []
                 seed = self.settings.seed
-                for subset in subsets:
-                    if weight_change:
-                        keep = self.settings.calibrate and subset.number == 0
-                        comparisons.append(self.meter.compare(self.base, after, subset, keep=keep))
-                    if weight_change and self.settings.probes:
-                        hessians.append(self.meter.hessian_sums(self.base, after, subset, (seed, seed)))
-                perplexities = [
-                    self.meter.perplexity(after, subset)
-                    for subset in subsets
-                    if self.settings.perplexity_tokens
-                ]
+                with named_model(checkpoint.label):
+                    for subset in subsets:
+                        if weight_change:
+                            keep = self.settings.calibrate and subset.number == 0
+                            comparisons.append(self.meter.compare(self.base, after, subset, keep=keep))
+                        if weight_change and self.settings.probes:
+                            hessians.append(self.meter.hessian_sums(self.base, after, subset, (seed, seed)))
+                    perplexities = [
+                        self.meter.perplexity(after, subset)
+                        for subset in subsets
+                        if self.settings.perplexity_tokens
+                    ]
                 parts.append(
                     corpus_footprint(
                         self.corpora[name],
@@ -342,10 +355,11 @@ def _named(source: Mapping[str, Source] | Source | None, role: str) -> Mapping[s
 
 def _checked(
     base: LanguageModel, checkpoints: Sequence[Checkpoint], settings: FootprintSettings
-) -> dict[str, bool]:
-    """Open each checkpoint once, so that one that does not fit is refused before the long work; whether its
-    weights change."""
-    found = {}
+) -> tuple[dict[str, bool], list[LanguageModelRecord]]:
+    """Open each checkpoint once, so that one that does not fit is refused before the long work: whether its
+    weights change, by label, and its record."""
+    found: dict[str, bool] = {}
+    records = []
     for checkpoint in checkpoints:
         model = checkpoint.open()
         check_comparable(base, model)
@@ -359,7 +373,8 @@ def _checked(
         if model.weight_change:
             target_parameters(model.model, settings.subspace)
         found[checkpoint.label] = model.weight_change
-    return found
+        records.append(model.record)
+    return found, records
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from typing import Literal
 from torch import Tensor, nn
 
 from vestige.data.corpora import Role, TokenSequence, truncated
+from vestige.errors import InputError
+from vestige.footprint.checkpoints import named_model
 from vestige.footprint.fisher import Estimator, fisher_diagonal
 from vestige.footprint.hessian import HessianMethod, hessian_diagonal
 from vestige.footprint.judgements import SensitivityRow, SensitivityTable
@@ -54,6 +56,14 @@ def sensitivity(
     over probes and subspaces with the largest sample. class_margin: CoFi on the forget role minus that on the
     adjacent one. Values of different subspaces do not compare.
     """
+    for method, after in checkpoints.items():
+        if not after.weight_change:
+            raise InputError(
+                f"model '{method}'",
+                "an adapter that changes no weights (a prompt encoder)",
+                "a checkpoint whose weights differ from the base's",
+                "leave it out: it has no footprint",
+            )
     world = world or World()
     whole = min(max(sizes), min(len(units) for units in samples.values()))
     usable = [n for n in sizes if n < whole] + [whole]
@@ -117,9 +127,11 @@ def sensitivity(
     for corpus in samples:
         for n in usable:
             progress(f"Fisher on {corpus}: {n} units")
-            before = fisher(base.model, corpus, n)
+            with named_model(base.record.label):
+                before = fisher(base.model, corpus, n)
             for method, after in checkpoints.items():
-                now = fisher(after.model, corpus, n)
+                with named_model(method):
+                    now = fisher(after.model, corpus, n)
                 for subspace, names in part_names.items():
                     if n == whole or subspace == "both":
                         pair = [{name: each[name] for name in names} for each in (before, now)]

@@ -64,7 +64,8 @@ class Sums:
 def module_sums(
     base: Mapping[str, Tensor], after: Mapping[str, Tensor], *, scale: Scale = "log", floor: float = FLOOR
 ) -> dict[str, Sums]:
-    """The sums of each weight, by name. Raises InputError when names or shapes differ."""
+    """The sums of each weight, by name. Raises InputError when names or shapes differ, and for values that
+    are not finite."""
     if base.keys() != after.keys():
         odd = sorted(base.keys() ^ after.keys())[0]
         raise InputError(
@@ -84,6 +85,13 @@ def module_sums(
                 "compare models of one architecture",
             )
         found[name] = _sums(before, now, scale, floor)
+        if not math.isfinite(found[name].change):
+            raise InputError(
+                f"weight '{name}'",
+                "squared gradients or curvatures that are not finite",
+                "finite ones",
+                "measure in float64, or leave this model out: it is broken or its numbers are too large",
+            )
     return found
 
 

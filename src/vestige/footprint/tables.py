@@ -81,8 +81,9 @@ def _behaves(checkpoint: CheckpointFootprint) -> str:
     if not known:
         return "not tested"
     worst = max(known, key=lambda pair: abs(_number(pair[1].value)))
-    ratio = 10 ** min(_number(worst[1].value), 300)
-    return f"perplexity changes most on {worst[0]}, x {ratio:.3g}; questions not tested"
+    exponent = _number(worst[1].value)
+    ratio = f"{10**exponent:.3g}" if abs(exponent) < 300 else f"10^{exponent:.4g}"
+    return f"perplexity changes most on {worst[0]}, x {ratio}; questions not tested"
 
 
 def class_text(checkpoint: CheckpointFootprint) -> str:
@@ -100,7 +101,7 @@ def summary_lines(record: FootprintRecord) -> Iterator[str]:
         if isinstance(checkpoint.published, FootprintClass):
             gap = checkpoint.published.adjacency_gap
             rho = checkpoint.published.globality
-            said = _plain(gap) if isinstance(gap, Undefined) else f"{gap:+.2f}"
+            said = _plain(gap) if isinstance(gap, Undefined) else signed_text(gap)
             yield f"  adjacency gap {said}, globality {_plain(rho)}"
             for line in (*checkpoint.published.undetermined, *checkpoint.published.flags):
                 yield f"  {line}"
@@ -165,8 +166,18 @@ def ratio_text(shift: Shift) -> str:
     if isinstance(shift.value, Undefined):
         return "–"
     half = "" if isinstance(shift.half_width, Undefined) else f" ± {shift.half_width:.2f}"
-    value = f"{shift.value:+.2f}"
-    return ("0.00" if float(value) == 0 else value) + half
+    return signed_text(shift.value) + half
+
+
+def signed_text(value: float) -> str:
+    """Two decimals with their sign, none before zero: `+0.25`, `-0.31`, `0.00`."""
+    text = f"{value:+.2f}"
+    return "0.00" if float(text) == 0 else text
+
+
+def of_role(corpus: str, role: str) -> str:
+    """A corpus with its role, once where both have one name: `bio (forget)`, `forget`."""
+    return corpus if corpus == role else f"{corpus} ({role})"
 
 
 def _number(value: float | Undefined) -> float:

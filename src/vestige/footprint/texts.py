@@ -16,6 +16,7 @@ from vestige.data.corpora import (
     shared_documents,
 )
 from vestige.errors import InputError, did_you_mean
+from vestige.files import is_path
 from vestige.footprint.records import CorpusRecord, FootprintSettings
 
 __all__ = ["corpora_of", "corpus_records", "named_paths", "samples_of", "warnings_of"]
@@ -29,7 +30,7 @@ def named_paths(values: Sequence[str], role: Role) -> dict[str, str]:
     found: dict[str, str] = {}
     for value in values:
         name, mark, path = value.partition("=")
-        if not mark or Path(value).exists():
+        if not mark or is_path(value):
             name, path = (role if len(values) == 1 else Path(value).stem), value
         name = name.strip()
         if not name or not path:

@@ -1,0 +1,71 @@
+"""Whether an output folder may take a footprint: nothing that another comparison measured is overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vestige.errors import InputError
+from vestige.files import read_record
+from vestige.footprint.records import CorpusRecord, FootprintRecord, FootprintSettings
+from vestige.models.lm_record import LanguageModelRecord
+
+__all__ = ["RECORD", "refuse_other"]
+
+RECORD = "footprint.json"
+_WORDS = {"retained_text", "statement", "quick"}
+"""Settings that say something and measure nothing."""
+
+
+def refuse_other(
+    folder: Path,
+    *,
+    settings: FootprintSettings,
+    base: LanguageModelRecord,
+    corpora: Sequence[CorpusRecord],
+    checkpoints: Sequence[LanguageModelRecord],
+) -> None:
+    """Raise InputError when the folder's record holds what this comparison would not measure again: other
+    settings, another base, other texts, or a checkpoint that is not among these. A record that cannot be read
+    is none."""
+    path = folder / RECORD
+    if not path.is_file():
+        return
+    try:
+        old = read_record(path, FootprintRecord, "")
+    except InputError:
+        return
+    odd = list(_lost(old, settings, base, corpora, checkpoints))
+    if odd:
+        listed = ", ".join(odd[:3]) + (f" and {len(odd) - 3} more" if len(odd) > 3 else "")
+        raise InputError(
+            str(path),
+            f"the footprint of another comparison; what differs: {listed}",
+            "a folder of its own for every comparison",
+            "give another --out; --cache with one folder for both keeps what is measured",
+        )
+
+
+def _lost(
+    old: FootprintRecord,
+    settings: FootprintSettings,
+    base: LanguageModelRecord,
+    corpora: Sequence[CorpusRecord],
+    checkpoints: Sequence[LanguageModelRecord],
+) -> Iterator[str]:
+    """What of the old record this comparison does not hold."""
+    now, was = settings.model_dump(), old.settings.model_dump()
+    for name in was:
+        more = name == "calibrate" and now[name]
+        if name not in _WORDS and not more and now[name] != was[name]:
+            yield name.replace("_", " ")
+    if old.base.sha256 != base.sha256:
+        yield "base"
+    if _texts(old.corpora) != _texts(corpora):
+        yield "texts"
+    known = {model.sha256 for model in checkpoints}
+    yield from (f"checkpoint '{item.label}'" for item in old.checkpoints if item.model.sha256 not in known)
+
+
+def _texts(corpora: Sequence[CorpusRecord]) -> set[tuple[str, str, str]]:
+    return {(corpus.name, corpus.role, corpus.sha256) for corpus in corpora}
