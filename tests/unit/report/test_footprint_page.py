@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from tests.footprints import ROLES, adjacency, calibrated, checkpoint, record, shift
+from tests.footprints import ROLES, adjacency, calibrated, checkpoint, model, record, shift
 
 from vestige.cli import run
 from vestige.contracts import Undefined
@@ -354,3 +354,41 @@ def test_reports_of_footprints_need_no_torch(folders: Path, tmp_path: Path) -> N
 def test_records_read_back_equal(folders: Path) -> None:
     text = (folders / "one" / "footprint.json").read_text()
     assert FootprintRecord.model_validate_json(text).adjacency == adjacency()
+
+
+def test_a_ratio_that_rounds_to_nothing_has_no_sign() -> None:
+    tiny = shift(-0.001, 0.02)
+    near = {
+        "near": {"perplexity": {"log10_base": 1.0, "log10_after": 1.0, "log10_ratio": tiny, "tokens": (9,)}}
+    }
+    page = render_footprints([record(checkpoint("RMU", changes=near))])
+    assert "0.00 ± 0.02" in words(page)
+    assert not re.search(r"[-−+]0\.00(?!\d)", words(page))
+
+
+def test_hollow_marks_are_explained_where_there_are_any() -> None:
+    oracle = checkpoint("retrained", role="oracle")
+    assert "Hollow: retrained" not in words(render_footprints([record()]))
+    assert "Hollow: retrained" in words(render_footprints([record(checkpoint("RMU"), oracle)]))
+
+
+def test_a_corpus_named_as_its_role_is_not_named_twice() -> None:
+    roles = {"forget": "forget", "near": "adjacent", "generic": "generic"}
+    one = checkpoint("RMU", {"forget": 6.0, "near": 5.0, "generic": 0.3}, roles=roles)
+    text = words(render_footprints([record(one)]))
+    assert "on near (adjacent)" in text
+    assert "forget (forget)" not in text
+    assert "forget forget" not in text
+
+
+def test_long_labels_are_cut_everywhere() -> None:
+    marked = checkpoint("L" * 300, half=2.0, calibrated=calibrated(), model=model("short"))
+    page = render_footprints([record(marked, settings=FootprintSettings(calibrate=True))])
+    assert "L" * 60 not in words(page)
+    assert "(300 characters)" in words(page)
+
+
+def test_a_huge_perplexity_ratio_is_a_power_of_ten() -> None:
+    huge = {"log10_base": 1.0, "log10_after": 413.0, "log10_ratio": shift(412.0, 1.0), "tokens": (9,)}
+    text = words(render_footprints([record(checkpoint("RMU", changes={"near": {"perplexity": huge}}))]))
+    assert "perplexity changes most on near, x 10^412" in text

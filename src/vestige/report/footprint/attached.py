@@ -11,6 +11,7 @@ from vestige.behaviour.tables import TOFU_HEADER, summary_lines, tofu_rows
 from vestige.contracts import Interval, Undefined
 from vestige.data.corpora import Role
 from vestige.footprint.records import CheckpointFootprint, FootprintRecord
+from vestige.footprint.tables import of_role
 from vestige.language_study.correlations import CorrelationRecord, CorrelationRow, correlation_record, text_of
 from vestige.report.footprint.joined import Beside, correlation_rows
 from vestige.report.footprint.rows import RegimeRow
@@ -280,7 +281,7 @@ def _budget(attack: RelearnRecord) -> Iterator[tuple[str, str]]:
         if text.trained or text.scored:
             held = f", {text.held_out} of {text.documents} documents held out" if text.held_out else ""
             yield (
-                f"{text.name} ({text.role})",
+                of_role(text.name, text.role),
                 f"{text.trained} sequences trained on, {text.scored} others scored{held}",
             )
 

@@ -10,7 +10,7 @@ from vestige.footprint.records import CorpusFootprint, FootprintRecord, ModuleSh
 from vestige.report.footprint.drawn import percent
 from vestige.report.footprint.tables import lost_cell, text_cell
 from vestige.report.tables import EMPTY, Cell, Column, Row, Table
-from vestige.report.words import count, plain, probability, styled
+from vestige.report.words import count, plain, probability, short, styled
 
 __all__ = [
     "adjacency_table",
@@ -39,7 +39,7 @@ def modules_table(corpus: CorpusFootprint, label: str) -> Table:
     """The most shifted weight matrices on a corpus."""
     return Table(
         key="modules",
-        caption=f"{label} on {corpus.corpus}: most shifted of {count(len(corpus.modules))} matrices",
+        caption=f"{short(label)} on {corpus.corpus}: most shifted of {count(len(corpus.modules))} matrices",
         head="matrix",
         columns=_MOVED,
         rows=tuple(_moved(module) for module in corpus.modules[:MOST_MODULES]),
@@ -52,7 +52,7 @@ def layers_table(corpus: CorpusFootprint, label: str) -> Table:
     rows += [_moved(module, f"layer {module.name}") for module in corpus.layers]
     return Table(
         key="layers",
-        caption=f"{label} on {corpus.corpus}: projections and layers",
+        caption=f"{short(label)} on {corpus.corpus}: projections and layers",
         head="part",
         columns=_MOVED,
         rows=tuple(rows),
@@ -102,7 +102,7 @@ def documents_table(corpus: CorpusFootprint, label: str, texts: dict[tuple[str, 
         rows.append(Row(label=f"document {item.document}", cells=tuple(cells)))
     return Table(
         key="documents",
-        caption=f"{label} on {corpus.corpus}: most shifted documents",
+        caption=f"{short(label)} on {corpus.corpus}: most shifted documents",
         head="document",
         columns=tuple(columns),
         rows=tuple(rows),
@@ -121,7 +121,7 @@ def corpora_table(record: FootprintRecord) -> Table:
         rows.append(
             Row(
                 label=corpus.name,
-                tag=corpus.role,
+                tag=corpus.role if corpus.role != corpus.name else "",
                 cells=(
                     Cell(text=count(corpus.documents)),
                     Cell(text=count(corpus.windowed)),
@@ -164,7 +164,7 @@ def calibration_table(calibrated: CalibratedClass, label: str) -> Table:
         rows.append(
             Row(
                 label=corpus.corpus,
-                tag=corpus.role,
+                tag=corpus.role if corpus.role != corpus.corpus else "",
                 cells=(
                     Cell(
                         text=f"× {percent(corpus.fold)}",
@@ -181,7 +181,7 @@ def calibration_table(calibrated: CalibratedClass, label: str) -> Table:
     intervals = [corpus.interval for corpus in calibrated.corpora if isinstance(corpus.interval, Interval)]
     return Table(
         key="calibration",
-        caption=f"{label}: Fisher values against 8-bit copies and undirected changes of the same size",
+        caption=f"{short(label)}: Fisher values against 8-bit copies and undirected changes of the same size",
         head="corpus",
         columns=(
             Column(key="fold", title="fold change", detail="exp(s); interval of s"),

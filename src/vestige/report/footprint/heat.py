@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vestige.footprint.tables import signed_text
 from vestige.report.drawing import ACCENT, INK, MUTED, RULE, SERIES, WIDTH, Panel
 from vestige.report.footprint.drawn import (
     class_color,
@@ -80,7 +81,10 @@ def _heat(
         _plain_axes(axes, len(corpora), len(ordered) + len(heads))
         axes.set_xticks(
             [place + 0.5 for place in range(len(corpora))],
-            [f"{cut(name, max(6, 40 // len(corpora)))}\n{_ROLES[role]}" for name, role in corpora],
+            [
+                f"{cut(name, max(6, 40 // len(corpora)))}\n{_ROLES[role] if role != name else ''}"
+                for name, role in corpora
+            ],
             fontsize=8.5,
         )
         axes.set_yticks(
@@ -96,7 +100,7 @@ def _heat(
             for column, (corpus, _) in enumerate(corpora):
                 value = values.get((label, corpus))
                 cells.append((column, place, value))
-                text = "–" if value is None else f"{value:+.2f}" if measure.signed else percent(value)
+                text = "–" if value is None else _signed(value) if measure.signed else percent(value)
                 axes.text(
                     column + 0.5, place + 0.52, text, fontsize=8.5, color=INK, ha="center", va="center",
                     zorder=3,
@@ -113,6 +117,10 @@ def _heat(
         return finish(
             figure, f"{key}-{measure.field}", measure.title, f"{measure.title}. {said}.", cells=True
         )
+
+
+def _signed(value: float) -> str:
+    return signed_text(value).replace("-", "−")
 
 
 def _grouped(

@@ -9,7 +9,7 @@ from typing import Any
 from vestige.contracts import Undefined
 from vestige.footprint.judgements import Adjacency, CalibratedClass, Headroom
 from vestige.footprint.records import CheckpointFootprint, CorpusFootprint, FootprintRecord
-from vestige.footprint.tables import answers
+from vestige.footprint.tables import answers, of_role
 from vestige.metrics.footprint import FootprintClass
 from vestige.models.lm_record import LanguageModelRecord
 from vestige.report.footprint.details import (
@@ -38,7 +38,7 @@ from vestige.report.sections import (
     Prose,
     Section,
 )
-from vestige.report.words import count, plain, styled
+from vestige.report.words import count, plain, short, styled
 
 __all__ = ["Extras", "class_chip", "footprint_sections"]
 
@@ -149,11 +149,12 @@ def _classes(record: FootprintRecord, key: str) -> Section:
     if panel is None:
         blocks.append(Prose("No scatter of forget against adjacent shift: one of the two is undefined."))
     else:
+        retrained = any(checkpoint.role == "oracle" for checkpoint in record.checkpoints)
         blocks.append(Drawings([panel]))
         blocks.append(
             Prose(
                 f"{MARGINAL} The shaded corner is where both shifts lie below the no-op threshold; the class "
-                "asks that of every single corpus. Hollow: retrained.",
+                f"asks that of every single corpus.{' Hollow: retrained.' if retrained else ''}",
                 note=True,
             )
         )
@@ -164,10 +165,10 @@ def _readings(checkpoint: CheckpointFootprint) -> Iterator[str]:
     """Marks, flags and disagreement of one checkpoint as lines."""
     published = checkpoint.published
     if isinstance(published, FootprintClass):
-        yield from (f"{checkpoint.label}, undetermined: {line}" for line in published.undetermined)
-        yield from (f"{checkpoint.label}, flag: {line}" for line in published.flags)
+        yield from (f"{short(checkpoint.label)}, undetermined: {line}" for line in published.undetermined)
+        yield from (f"{short(checkpoint.label)}, flag: {line}" for line in published.flags)
     if checkpoint.disagreement:
-        yield f"{checkpoint.label}: {checkpoint.disagreement}"
+        yield f"{short(checkpoint.label)}: {checkpoint.disagreement}"
 
 
 def _shifts(record: FootprintRecord, key: str) -> Section:
@@ -186,7 +187,7 @@ def _shifts(record: FootprintRecord, key: str) -> Section:
     ]
     if folded:
         blocks += [
-            Fold(f"{checkpoint.label}: every corpus", [table], open=place == 0)
+            Fold(f"{short(checkpoint.label)}: every corpus", [table], open=place == 0)
             for place, (checkpoint, table) in enumerate(zip(record.checkpoints, tables, strict=True))
         ]
     else:
@@ -225,13 +226,13 @@ def _maps_of(checkpoint: CheckpointFootprint, *, key: str, open_: bool) -> Fold:
     """Maps and tables of one checkpoint, a fold a role."""
     folds: list[Block] = []
     for corpus in _one_of_each_role(checkpoint):
-        name = f"{checkpoint.label} on {corpus.corpus}"
+        name = f"{short(checkpoint.label)} on {corpus.corpus}"
         panels = module_maps(corpus.modules, key=f"{key}-{corpus.role}", name=name)
         blocks: list[Block] = [Drawings(panels)] if panels else []
         blocks.append(Fold("Most shifted matrices", [Data(modules_table(corpus, checkpoint.label))]))
         blocks.append(Fold("Projections and layers", [Data(layers_table(corpus, checkpoint.label))]))
-        folds.append(Fold(f"on {corpus.corpus} ({corpus.role})", blocks, open=open_ and not folds))
-    return Fold(checkpoint.label, folds, open=open_)
+        folds.append(Fold(f"on {of_role(corpus.corpus, corpus.role)}", blocks, open=open_ and not folds))
+    return Fold(short(checkpoint.label), folds, open=open_)
 
 
 def _has_moved(checkpoint: CheckpointFootprint) -> bool:
@@ -297,7 +298,7 @@ def _calibration(record: FootprintRecord) -> Section | None:
     for checkpoint in record.checkpoints:
         found = checkpoint.calibrated
         if isinstance(found, Undefined):
-            blocks.append(Prose(f"{checkpoint.label}: {plain(found)}."))
+            blocks.append(Prose(f"{short(checkpoint.label)}: {plain(found)}."))
             continue
         inner: list[Block] = [
             Entries([("calibrated class", plain(found.name)), *calibration_entries(found)]),
@@ -305,7 +306,7 @@ def _calibration(record: FootprintRecord) -> Section | None:
         ]
         if found.notes:
             inner.append(Bullets([plain(note) for note in found.notes]))
-        blocks.append(Fold(f"{checkpoint.label}: {plain(found.name)}", inner, open=len(blocks) == 1))
+        blocks.append(Fold(f"{short(checkpoint.label)}: {plain(found.name)}", inner, open=len(blocks) == 1))
     return Section("calibration", "The calibrated class", "Calibrated", blocks)
 
 
@@ -351,7 +352,7 @@ def _adjacency_entries(found: Adjacency) -> Iterator[tuple[str, Any]]:
         "lengths in words",
         [
             (
-                f"{item.corpus} ({item.role})",
+                of_role(item.corpus, item.role),
                 f"median {item.median:.0f}, quartiles {item.lower:.0f} to {item.upper:.0f}, "
                 f"{count(item.documents)} documents",
             )
@@ -365,14 +366,14 @@ def _documents(record: FootprintRecord, extras: Extras) -> Section | None:
     for checkpoint in record.checkpoints[:MOST_MAPPED]:
         inner = [
             Fold(
-                f"on {corpus.corpus} ({corpus.role})",
+                f"on {of_role(corpus.corpus, corpus.role)}",
                 [Data(documents_table(corpus, checkpoint.label, extras.texts))],
             )
             for corpus in checkpoint.corpora
             if corpus.documents
         ]
         if inner and _has_moved(checkpoint):
-            folds.append(Fold(checkpoint.label, inner, open=len(record.checkpoints) == 1))
+            folds.append(Fold(short(checkpoint.label), inner, open=len(record.checkpoints) == 1))
     if not folds:
         return None
     note = (
@@ -408,10 +409,10 @@ def _setup(record: FootprintRecord) -> Section:
 
 
 def _models(record: FootprintRecord) -> Iterator[tuple[str, Any]]:
-    yield f"base: {record.base.label}", list(_model(record.base))
+    yield f"base: {short(record.base.label)}", list(_model(record.base))
     for checkpoint in record.checkpoints:
         tag = "retrained" if checkpoint.role == "oracle" else "unlearned"
-        yield f"{tag}: {checkpoint.label}", list(_model(checkpoint.model))
+        yield f"{tag}: {short(checkpoint.label)}", list(_model(checkpoint.model))
 
 
 def _model(model: LanguageModelRecord) -> Iterator[tuple[str, Any]]:

@@ -13,10 +13,11 @@ from vestige.footprint.records import (
     RoleFootprint,
     Shift,
 )
+from vestige.footprint.tables import signed_text
 from vestige.report.footprint.drawn import percent
 from vestige.report.footprint.rows import CheckpointRow
 from vestige.report.tables import EMPTY, Cell, Column, Row, Table
-from vestige.report.words import plain, styled
+from vestige.report.words import plain, short, styled
 
 __all__ = [
     "checkpoint_table",
@@ -45,7 +46,7 @@ def shift_cell(shift: Shift, *, signed: bool = False) -> Cell:
     value, half = shift.value, shift.half_width
     if isinstance(value, Undefined):
         return lost_cell(value)
-    text = f"{value:+.2f}" if signed else percent(value)
+    text = signed_text(value) if signed else percent(value)
     if isinstance(half, Undefined):
         return Cell(text=text, note=f"no interval: {plain(half.undefined)}")
     return Cell(text=f"{text} ± {percent(half)}")
@@ -133,12 +134,12 @@ def interval_words(record: FootprintRecord) -> str:
 
 def shift_table(record: FootprintRecord, checkpoint: CheckpointFootprint, *, noted: bool = True) -> Table:
     """One checkpoint: corpora and roles by everything measured on them. noted: what its intervals are."""
-    short = {corpus.name for corpus in record.corpora if corpus.overlap > 0 and not corpus.coincide}
-    rows = [_corpus_row(corpus, corpus.corpus in short) for corpus in checkpoint.corpora]
+    overlapping = {corpus.name for corpus in record.corpora if corpus.overlap > 0 and not corpus.coincide}
+    rows = [_corpus_row(corpus, corpus.corpus in overlapping) for corpus in checkpoint.corpora]
     rows += [_role_row(role) for role in checkpoint.roles if len(role.corpora) > 1]
     return Table(
         key="shifts",
-        caption=f"{checkpoint.label}: shifts by corpus",
+        caption=f"{short(checkpoint.label)}: shifts by corpus",
         head="corpus",
         columns=(
             Column(key="cofi", title="CoFi", detail="Fisher, percent"),
@@ -176,7 +177,7 @@ def _corpus_row(corpus: CorpusFootprint, too_short: bool) -> Row:
     )
     return Row(
         label=corpus.corpus,
-        tag=corpus.role,
+        tag=corpus.role if corpus.role != corpus.corpus else "",
         detail="intervals too short: subsets overlap" if too_short else "",
         cells=cells,
     )
