@@ -14,8 +14,9 @@ from tests.assessments import assessment
 from vestige.cli.app import run
 from vestige.errors import InputError
 from vestige.report.reader import assessment_files
-from vestige.study.runner import StudyResult
+from vestige.study.runner import Execution, StudyResult
 from vestige.study.sweep import listed_arms
+from vestige.study.verify import verify_cell
 
 VERBS: dict[str, list[str]] = {
     "study status": [],
@@ -136,7 +137,7 @@ def test_a_missing_folder_and_a_file_are_said(
 
 
 def test_a_study_serves_its_own_verbs(
-    small_once: StudyResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_once: StudyResult, tmp_path: Path, execution: Execution, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small = Path(shutil.copytree(small_once.root, tmp_path / "small"))
     for verb in ("study status", "study audit", "report"):
@@ -147,6 +148,8 @@ def test_a_study_serves_its_own_verbs(
     assert run(called("attack correlate", small)) == 2
     assert "a study that `vestige study run` or `tune` wrote, no footprint.json" in capsys.readouterr().err
     (small / "requests/01.json").unlink()
+    with pytest.raises(InputError, match=r"cell 01-s17: found no requests/01.json; needed a cell that was"):
+        verify_cell(small, "01-s17", execution=execution)
     assert run([*called("study verify", small), "--arm", "x"]) == 2
     assert "arm: found 'x'; needed a study with arms; leave --arm away" in capsys.readouterr().err
 

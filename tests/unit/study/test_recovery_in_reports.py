@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from bag_of_words import SPEC
 
 from vestige.attacks.records import SETTINGS_CAVEAT, RecoveryRecord
@@ -88,6 +89,32 @@ def test_after_the_attack_the_verdict_says_what_it_found(
     assert recovery_sentence(record) in page
     assert "Recovery by fine-tuning was not tested of “GradAscent” and “Uniformization”." in page
     assert SETTINGS_CAVEAT in page
+
+
+def test_study_run_says_what_there_is_of_recovery(
+    small: Path,
+    attacked: Path,
+    make_plan: Callable[..., Plan],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "vestige.cli.study._execution",
+        lambda jobs, threads, reuse=None: Execution(jobs=jobs, threads=threads, backend=SPEC),
+    )
+    path = tmp_path / "small.yaml"
+    path.write_text(yaml.safe_dump(make_plan().model_dump(mode="json", exclude_unset=True)), "utf-8")
+    # Everything is done already: the same command prints the verdicts again.
+    assert run(["study", "run", str(path), "--out", str(small)]) == 0
+    before = capsys.readouterr().out
+    assert before.count(NOT_TESTED) == 3
+    assert "Recovery by fine-tuning on" not in before
+    assert run(["study", "run", str(path), "--out", str(attacked)]) == 0
+    after = capsys.readouterr().out
+    assert after.count(NOT_TESTED) == 2
+    assert after.count("Recovery by fine-tuning on 1 and 2 deleted rows an intent, 25 updates: ") == 1
+    assert "Recovery by fine-tuning on 1 and 2 deleted rows an intent, 25 updates: " in words(attacked)
 
 
 def test_when_every_model_was_attacked_the_caveat_is_gone(
