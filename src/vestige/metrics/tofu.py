@@ -33,6 +33,8 @@ UTILITY_PARTS = tuple(f"{name} {metric}" for name in UTILITY_SETS for metric in 
 """The nine numbers whose harmonic mean is the model utility."""
 
 LEVEL = 0.05
+LARGEST = 1e300
+"""Of a truth ratio."""
 NO_TOKENS = Undefined(undefined="an answer without tokens")
 
 
@@ -59,10 +61,12 @@ class ForgetQuality(Record):
 def answer_probability(nll: float, tokens: int) -> float | Undefined:
     """P(a | q)^(1/|a|) = exp(-nll / tokens), in [0, 1]. nll: summed over the answer's tokens, nats.
 
-    Undefined without tokens: an empty answer is neither certain nor impossible.
+    Undefined without tokens: an empty answer is neither certain nor impossible; and for an nll that is NaN.
     """
     if tokens < 1:
         return NO_TOKENS
+    if math.isnan(nll):
+        return Undefined(undefined="the model gives no log-likelihood (NaN)")
     return math.exp(-nll / tokens)
 
 
@@ -81,18 +85,20 @@ def truth_ratio(right: float, perturbed: Sequence[float], *, mean: str = "arithm
     """Mean of the perturbed answers' probabilities over the (paraphrased) right answer's, at least 0.
 
     Length-normalised probabilities. mean: `arithmetic`, as the paper writes it, or `geometric`, as its code
-    computes it. Above 1: wrong answers are the likelier. Undefined without perturbed answers or for a right
-    answer of probability 0.
+    computes it. Above 1: wrong answers are the likelier. Undefined without perturbed answers, for a right
+    answer of probability 0, and above 1e300, where means of ratios leave the range of numbers.
     """
     if not perturbed:
         return Undefined(undefined="no perturbed answers")
-    if right <= 0:
-        return Undefined(undefined="the right answer has probability 0")
     if mean == "arithmetic":
-        return math.fsum(perturbed) / len(perturbed) / right
-    if min(perturbed) <= 0:
-        return 0.0
-    return math.exp(math.fsum(math.log(value) for value in perturbed) / len(perturbed)) / right
+        wrong = math.fsum(perturbed) / len(perturbed)
+    elif min(perturbed) <= 0:
+        wrong = 0.0
+    else:
+        wrong = math.exp(math.fsum(math.log(value) for value in perturbed) / len(perturbed))
+    if right <= 0 or wrong > LARGEST * right:
+        return Undefined(undefined="the right answer has probability 0")
+    return wrong / right
 
 
 def truth_score(ratio: float) -> float:

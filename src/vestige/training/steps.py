@@ -255,6 +255,9 @@ def _step(
     if not finite(moved):
         load_state(state, before)
         raise stop(f"the parameter update is {moved.item()}")
+    if position == len(job.plan) - 1 and not _still_finite(job, position, seed):  # no later step would see it
+        load_state(state, before)
+        raise stop("the loss after the last update is not a finite number")
     return {
         "step": position + 1,
         "epoch": step.epoch,
@@ -268,6 +271,12 @@ def _step(
         "tokens": job.tokens(step),
         **job.columns(step),
     }
+
+
+def _still_finite(job: Job, position: int, seed: int) -> bool:
+    """Whether the step's loss is finite with the weights as they now are."""
+    with torch.no_grad(), seeded(stable_seed(seed, "dropout", position)):
+        return all(finite(part.loss) for part in job.parts(job.plan[position], position))
 
 
 def _record(job: Job, run: _Run, state: dict[str, Tensor], seed: int) -> TrainingRecord:

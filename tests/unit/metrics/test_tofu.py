@@ -31,6 +31,16 @@ def test_a_probability_is_the_geometric_mean_of_its_tokens() -> None:
     assert answer_probability(0.0, 0) == Undefined(undefined="an answer without tokens")
 
 
+def test_a_broken_model_has_no_probability_and_no_ratio_beyond_all_numbers() -> None:
+    broken = answer_probability(math.nan, 3)
+    assert isinstance(broken, Undefined)
+    assert "NaN" in broken.undefined
+    assert answer_probability(math.inf, 3) == 0.0
+    for mean in ("arithmetic", "geometric"):
+        assert isinstance(truth_ratio(1e-310, [0.2, 0.4], mean=mean), Undefined)
+        assert truth_ratio(1e-299, [0.2, 0.2], mean=mean) == pytest.approx(2e298)
+
+
 def test_choices() -> None:
     assert choice_probability(0.4, [0.1, 0.3]) == pytest.approx(0.5)
     assert isinstance(choice_probability(0.4, []), Undefined)
