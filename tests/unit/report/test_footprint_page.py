@@ -392,3 +392,10 @@ def test_a_huge_perplexity_ratio_is_a_power_of_ten() -> None:
     huge = {"log10_base": 1.0, "log10_after": 413.0, "log10_ratio": shift(412.0, 1.0), "tokens": (9,)}
     text = words(render_footprints([record(checkpoint("RMU", changes={"near": {"perplexity": huge}}))]))
     assert "perplexity changes most on near, x 10^412" in text
+
+
+def test_the_bootstrap_reads_no_more_weights_than_there_are() -> None:
+    settings = FootprintSettings(calibrate=True)
+    for measured, said in ((15_360, "15,360 of 15,360 weights"), (1_000_000, "131,072 of 1,000,000 weights")):
+        found = record(checkpoint("RMU", calibrated=calibrated()), settings=settings, parameters=measured)
+        assert f"1,000 draws on {said}" in words(render_footprints([found]))

@@ -210,8 +210,8 @@ def _middle(ordered: Sequence[float]) -> str:
     return f"{ordered[len(ordered) // 2]:.3g}, {ordered[-1]:.3g}" if ordered else EMPTY
 
 
-def calibration_entries(found: CalibratedClass) -> Iterator[tuple[str, str]]:
-    """The two questions of the calibrated class with their p values."""
+def calibration_entries(found: CalibratedClass, measured: int) -> Iterator[tuple[str, str]]:
+    """The two questions of the calibrated class with their p values. measured: weights of T."""
     yield (
         "moved?",
         f"largest s is {found.moved:.3g} times the median 8-bit copy's, rank p {probability(found.moved_p)}",
@@ -228,7 +228,7 @@ def calibration_entries(found: CalibratedClass) -> Iterator[tuple[str, str]]:
     yield (
         "seed",
         f"{found.settings.seed}; document bootstrap: {count(found.settings.draws)} draws on "
-        f"{count(found.settings.coordinates)} weights",
+        f"{count(min(found.settings.coordinates, measured))} of {count(measured)} weights",
     )
 
 

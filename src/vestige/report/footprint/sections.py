@@ -301,7 +301,9 @@ def _calibration(record: FootprintRecord) -> Section | None:
             blocks.append(Prose(f"{short(checkpoint.label)}: {plain(found)}."))
             continue
         inner: list[Block] = [
-            Entries([("calibrated class", plain(found.name)), *calibration_entries(found)]),
+            Entries(
+                [("calibrated class", plain(found.name)), *calibration_entries(found, record.parameters)]
+            ),
             Data(calibration_table(found, checkpoint.label)),
         ]
         if found.notes:
