@@ -40,7 +40,9 @@ class Letters:
     def decode(self, ids: list[int], skip_special_tokens: bool = False) -> str:
         return "".join({1: "<", 2: ">"}.get(i, chr(i)) for i in ids)
 
-    def apply_chat_template(self, turns: list[dict[str, str]], tokenize: bool) -> str:
+    def apply_chat_template(
+        self, turns: list[dict[str, str]], tokenize: bool, add_generation_prompt: bool
+    ) -> str:
         return self.template + "".join(f"[{turn['role']}]{turn['content']}" for turn in turns)
 
 
