@@ -70,6 +70,14 @@ def refuse_unfinished(name: str) -> None:
         )
 
 
+def _order_targets(config: Path) -> None:
+    """Sort the names of the adapted layers: peft keeps a set of them, whose order differs by process."""
+    found = json.loads(config.read_text(encoding="utf-8"))
+    if isinstance(found.get("target_modules"), list):
+        found["target_modules"].sort()
+        write_text(config, json.dumps(found, indent=2, sort_keys=True))
+
+
 def save_trained(
     model: nn.Module, tokenizer: Any, folder: Path, *, base: LanguageModelRecord, whole: bool
 ) -> tuple[str, ...]:
@@ -90,6 +98,7 @@ def save_trained(
         elif hasattr(adapted, "merge_and_unload") and not whole:
             adapted.peft_config["default"].base_model_name_or_path = base_place(base)
             adapted.save_pretrained(str(partial))
+            _order_targets(partial / CONFIG)
             write_text(partial / OWN, json.dumps({"label": base.label, "sha256": base.sha256}))
         else:
             plain = adapted.merge_and_unload() if hasattr(adapted, "merge_and_unload") else adapted

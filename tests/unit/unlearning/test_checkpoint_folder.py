@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -126,6 +127,13 @@ def test_a_rate_beyond_the_type_of_the_weights_diverges(folder: Path, tmp_path: 
     settings = {**SETTINGS, "learning_rate": 1e38, "lora.rank": 2}
     with pytest.raises(Diverged, match=r"too large for the type of the weights at step 1 .*was kept in"):
         make(folder, tmp_path / "un", settings=settings)
+
+
+def test_the_adapter_s_configuration_has_one_order(folder: Path, tmp_path: Path) -> None:
+    make(folder, tmp_path / "un", settings={**SETTINGS, "max_steps": 1})
+    names = json.loads((tmp_path / "un" / "adapter_config.json").read_text())["target_modules"]
+    assert names == sorted(names)
+    assert len(names) == 7
 
 
 def test_a_last_update_that_breaks_the_model_is_no_checkpoint(folder: Path, tmp_path: Path) -> None:
