@@ -26,6 +26,7 @@ from vestige.behaviour.records import (
     Loss,
     QuestionSet,
     RoleAccuracy,
+    RoleHeadroom,
     TripartiteLoss,
 )
 from vestige.cli import run
@@ -264,3 +265,51 @@ def test_correlations_of_a_folder_and_of_a_table(
     assert found["pair"]["pearson"]["interval"]["kind"] == "BCa bootstrap over checkpoints"
     assert run(["attack", "correlate"]) == 2
     assert run(["attack", "correlate", "--table", str(tmp_path / "correlations.csv")]) == 2
+
+
+def test_no_loss_is_said_where_the_base_guesses(folder: Path, tmp_path: Path) -> None:
+    rooms = tuple(
+        RoleHeadroom(
+            role=role,
+            accuracy=accuracy,
+            chance=0.25,
+            value=accuracy - 0.25,
+            interval=interval(accuracy - 0.25),
+            passes=passes,
+            said=f"{role}: a loss of knowledge is {'defined' if passes else 'undefined'} here",
+        )
+        for role, accuracy, passes in (("forget", 0.16, False), ("adjacent", 0.7, True))
+    )
+    (tmp_path / "footprint.json").write_text((folder / "footprint.json").read_text())
+    (tmp_path / "behaviour.json").write_text(asked().model_copy(update={"headroom": rooms}).to_json())
+    assert run(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("not shown to know more than a guess, and a loss is undefined") == len(LABELS)
+    assert "lost 48.0" not in page
+    assert page.count("the base guesses") == 2 * len(LABELS)
+    assert "forget: a loss of knowledge is undefined here" in page
+    assert page.count("+5.0") == len(LABELS)
+
+
+def test_an_attack_that_teaches_the_retrained_model_nothing_cannot_tell(folder: Path, tmp_path: Path) -> None:
+    record = attack()
+    oracle = relearned("retrained", "oracle", 0.25, 0.0)
+    others = [item for item in record.checkpoints if item.role != "oracle"]
+    (tmp_path / "footprint.json").write_text((folder / "footprint.json").read_text())
+    (tmp_path / "relearn.json").write_text(
+        record.model_copy(update={"checkpoints": (*others, oracle)}).to_json()
+    )
+    assert run(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "it taught the retrained model nothing either" in page
+    assert "not in this footprint" in page
+
+
+def test_rows_of_other_weights_under_a_label_are_marked(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "footprint.json").write_text((folder / "footprint.json").read_text())
+    other = json.loads((folder / "behaviour.json").read_text())
+    other["checkpoints"][0]["model"]["sha256"] = "cd" * 32
+    (tmp_path / "behaviour.json").write_text(json.dumps(other))
+    assert run(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("other weights than the footprint") == 1

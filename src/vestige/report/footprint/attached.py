@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from vestige.attacks.relearn_records import CheckpointRelearning, RelearnRecord, RoleChange
-from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour, Loss, RoleAccuracy
+from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour, Loss, RoleAccuracy, RoleHeadroom
 from vestige.behaviour.tables import TOFU_HEADER, summary_lines, tofu_rows
 from vestige.contracts import Interval, Undefined
 from vestige.data.corpora import Role
@@ -28,6 +28,7 @@ ROLES: tuple[Role, ...] = ("forget", "adjacent", "generic")
 _QUESTIONS = "answers to questions about the removed content"
 _RELEARNING = "recovery by relearning"
 LEAST_CORRELATED = 3
+_NO_ROOM = Undefined(undefined="the base guesses")
 
 
 def extras_of(
@@ -42,8 +43,16 @@ def extras_of(
     if any(item is not None and item.failed is None for item in attacked.values()):
         tested.add(_RELEARNING)
     return Extras(
-        behaves={label: _behaves(item) for label, item in asked.items() if item is not None},
-        returns={label: _returns(item) for label, item in attacked.items() if item is not None},
+        behaves={
+            label: _behaves(item, found.behaviour)
+            for label, item in asked.items()
+            if item is not None and found.behaviour is not None
+        },
+        returns={
+            label: _returns(item, found.relearning)
+            for label, item in attacked.items()
+            if item is not None and found.relearning is not None
+        },
         regimes=list(_regimes(record, attacked)),
         behaviour=_behaviour(found.behaviour, record, found, key) if found.behaviour is not None else (),
         relearning=_relearning(found.relearning, record, found, key) if found.relearning is not None else (),
@@ -52,14 +61,37 @@ def extras_of(
     )
 
 
-def _behaves(item: CheckpointBehaviour) -> str:
-    loss = item.loss
+def _behaves(item: CheckpointBehaviour, behaviour: BehaviourRecord) -> str:
+    """What was lost; where the base guessed, both accuracies and that a loss is undefined."""
+    loss, guessed = item.loss, _guessed(behaviour)
+    if "forget" in guessed:
+        room = guessed["forget"]
+        own = next((role.accuracy for role in item.roles if role.role == "forget"), None)
+        after = "" if own is None else f"answers {100 * own:.1f} % of the forget questions, "
+        return (
+            f"{after}the base {100 * room.accuracy:.1f} %, guessing {100 * room.chance:.1f} %: the base is "
+            "not shown to know more than a guess, and a loss is undefined"
+        )
     if isinstance(loss.delta_f.value, Undefined):
         return plain(loss.delta_f.value)
     text = f"lost {_loss(loss.delta_f)} of its forget accuracy"
-    if isinstance(loss.delta_a.value, float):
+    if isinstance(loss.delta_a.value, float) and "adjacent" not in guessed:
         text += f", {_loss(loss.delta_a)} of the adjacent"
     return text
+
+
+def _guessed(behaviour: BehaviourRecord) -> dict[Role, RoleHeadroom]:
+    """The roles on which the base is not shown to answer better than a guess: no loss is defined there."""
+    return {room.role: room for room in behaviour.headroom if not room.passes}
+
+
+def _beside(label: str, role: str, known: dict[str, bool]) -> str:
+    """A row's tag: the kind of model, and whether the footprint is of it. known: label -> same weights."""
+    kind = {"base": "base", "oracle": "retrained"}.get(role, "")
+    if role == "base" or known.get(label):
+        return kind
+    odd = "not in this footprint" if label not in known else "other weights than the footprint's"
+    return f"{kind}, {odd}" if kind else odd
 
 
 def _loss(item: Loss) -> str:
@@ -70,12 +102,19 @@ def _loss(item: Loss) -> str:
     return f"{item.value:.1f} %{said}"
 
 
-def _returns(item: CheckpointRelearning) -> str:
+def _returns(item: CheckpointRelearning, attack: RelearnRecord) -> str:
+    """What came back, and whether the attack taught the retrained model anything."""
     if item.failed is not None:
         return plain(item.failed)
     change = item.change("forget")
     reading = plain(item.reading) if isinstance(item.reading, Undefined) else _READINGS[item.reading]
-    return reading if change is None else f"{reading}: {_points(change)} points on forget text"
+    said = reading if change is None else f"{reading}: {_points(change)} points on forget text"
+    if item.reading == "no return" and any(
+        other.role == "oracle" and other.failed is None and other.reading == "no return"
+        for other in attack.checkpoints
+    ):
+        said += "; it taught the retrained model nothing either, so it cannot tell"
+    return said
 
 
 _READINGS = {
@@ -126,6 +165,8 @@ def _class(checkpoint: CheckpointFootprint) -> str:
 def _behaviour(
     behaviour: BehaviourRecord, record: FootprintRecord, found: Beside, key: str
 ) -> tuple[Block, ...]:
+    guessed = _guessed(behaviour)
+    known = {item.label: found.asked(item) is not None for item in record.checkpoints}
     rows = [
         Row(
             label=behaviour.base.label,
@@ -138,10 +179,18 @@ def _behaviour(
         rows.append(
             Row(
                 label=item.label,
-                tag="retrained" if item.role == "oracle" else "",
+                tag=_beside(item.label, item.role, known),
                 cells=(
                     *_accuracies(item.roles),
-                    *(_loss_cell(part) for part in (loss.delta_f, loss.delta_a, loss.delta_g, loss.b_gap)),
+                    *(
+                        lost_cell(_NO_ROOM) if guessed.keys() & roles else _loss_cell(part)
+                        for part, roles in (
+                            (loss.delta_f, {"forget"}),
+                            (loss.delta_a, {"adjacent"}),
+                            (loss.delta_g, {"generic"}),
+                            (loss.b_gap, {"forget", "adjacent"}),
+                        )
+                    ),
                 ),
             )
         )
@@ -158,13 +207,19 @@ def _behaviour(
         notes=(plain(behaviour.condition),),
     )  # fmt: skip
     blocks: list[Block] = [Data(table)] if behaviour.question_sets else []
+    if guessed:
+        blocks.append(Bullets([plain(room.said) for room in guessed.values()]))
     tofu = tofu_rows(behaviour)
     if tofu:
         blocks.append(Data(_tofu(tofu)))
     picture = way(list(_way(record, found)), key=f"{key}-way")
     if picture is not None:
         blocks.append(Drawings([picture]))
-    blocks.append(Fold("In words", [Bullets([plain(line) for line in summary_lines(behaviour)])]))
+    lines = [
+        line for line in summary_lines(behaviour) if line not in {room.said for room in guessed.values()}
+    ]
+    if lines:
+        blocks.append(Fold("In words", [Bullets([plain(line) for line in lines])]))
     return tuple(blocks)
 
 
@@ -210,6 +265,7 @@ def _loss_cell(item: Loss) -> Cell:
 
 def _way(record: FootprintRecord, found: Beside) -> Iterator[WayRow]:
     by_label = {row.checkpoint: row for row in correlation_rows(record, found)}
+    guessed = found.behaviour is not None and "forget" in _guessed(found.behaviour)
     for checkpoint in record.checkpoints:
         row = by_label.get(checkpoint.label)
         if row is not None:
@@ -217,20 +273,20 @@ def _way(record: FootprintRecord, found: Beside) -> Iterator[WayRow]:
                 checkpoint=row.checkpoint,
                 class_name=_class(checkpoint),
                 moved=row.cofi_f,
-                lost=row.delta_f,
+                lost=None if guessed else row.delta_f,
                 returned=None if row.recovery is None else 100 * row.recovery,
             )
 
 
 def _relearning(attack: RelearnRecord, record: FootprintRecord, found: Beside, key: str) -> tuple[Block, ...]:
     rows = []
+    known = {item.label: found.attacked(item) is not None for item in record.checkpoints}
     for item in attack.checkpoints:
         if item.failed is not None:
             cells: tuple[Cell, ...] = (*([Cell(text=EMPTY)] * 4), lost_cell(item.failed))
         else:
             cells = (*(_change_cell(item.change(role)) for role in ROLES), _beyond(item), _reading(item))
-        tag = {"base": "base", "oracle": "retrained"}.get(item.role, "")
-        rows.append(Row(label=item.label, tag=tag, cells=cells))
+        rows.append(Row(label=item.label, tag=_beside(item.label, item.role, known), cells=cells))
     table = Table(
         key="relearning",
         caption="Before and after relearning",
