@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,6 +21,8 @@ __all__ = [
     "is_path",
     "read_record",
     "reading",
+    "refuse_overwriting",
+    "stored_record",
     "writable_folder",
     "write_bytes",
     "write_text",
@@ -68,6 +70,30 @@ def read_record(path: Path, kind: type[Made], remedy: str) -> Made:
             f"a record of the format {form}",
             "write it again with the version of vestige that reads it",
         ) from None
+
+
+def stored_record(path: Path, kind: type[Made]) -> Made | None:
+    """The record in a JSON file; None where there is no file, or none that can be read."""
+    try:
+        return read_record(path, kind, "") if path.is_file() else None
+    except InputError:
+        return None
+
+
+def refuse_overwriting(path: Path, what: str, odd: Sequence[str], remedy: str = "") -> None:
+    """Raise InputError when there is something odd: what of the record at `path` would be lost, by name.
+
+    what: whose record it is. remedy: what helps beside another --out.
+    """
+    if not odd:
+        return
+    listed = ", ".join(odd[:3]) + (f" and {len(odd) - 3} more" if len(odd) > 3 else "")
+    raise InputError(
+        str(path),
+        f"{what}; what differs: {listed}",
+        "a folder of its own for each",
+        "give another --out" + (f"; {remedy}" if remedy else ""),
+    )
 
 
 def is_path(text: str) -> bool:

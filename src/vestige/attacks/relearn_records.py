@@ -11,6 +11,7 @@ from vestige.data.corpora import Role, TextFormat
 from vestige.models.lm_record import LanguageModelRecord, MeasuringDtype
 
 __all__ = [
+    "RECORD",
     "CheckpointRelearning",
     "Reading",
     "RelearnRecord",
@@ -21,6 +22,7 @@ __all__ = [
     "reading_of",
 ]
 
+RECORD = "relearn.json"
 Reading = Literal["no return", "return", "return and repair", "repair"]
 """What a change under relearning is: nothing; the forgotten came back; it did while generic text rose too;
 generic text rose at least as much: a broken model that was repaired."""

@@ -16,6 +16,7 @@ from vestige.metrics.tofu import ForgetQuality
 from vestige.models.lm_record import LanguageModelRecord, MeasuringDtype
 
 __all__ = [
+    "RECORD",
     "BehaviourRecord",
     "BehaviourSettings",
     "CheckpointBehaviour",
@@ -33,6 +34,7 @@ __all__ = [
     "TripartiteLoss",
 ]
 
+RECORD = "behaviour.json"
 Engine = Literal["vestige", "lm-eval"]
 TofuSetName = Literal["forget", "retain", "real_authors", "world_facts"]
 

@@ -29,6 +29,7 @@ from vestige.behaviour.partition import (
     read_partition,
 )
 from vestige.behaviour.records import (
+    RECORD,
     BehaviourRecord,
     BehaviourSettings,
     CheckpointBehaviour,
@@ -40,7 +41,7 @@ from vestige.behaviour.tofu import RowScores, TofuFile, read_tofu, row_scores, t
 from vestige.contracts import Undefined
 from vestige.data.files import read_json
 from vestige.errors import InputError, first_five
-from vestige.files import writable_folder, write_text
+from vestige.files import refuse_overwriting, stored_record, writable_folder, write_text
 from vestige.footprint.checkpoints import (
     Checkpoint,
     ModelSource,
@@ -103,6 +104,8 @@ def behaviour(
     watcher.stage("reading the models")
     first = opened(base, None, None)
     checkpoints = checkpoints_of(models, oracle, first, opened)
+    if out is not None:
+        _refuse_other(Path(out) / RECORD, settings, first, checkpoints, subjects, files)
     run = _Run(
         settings=settings,
         subjects=subjects,
@@ -164,8 +167,36 @@ def behaviour(
         provenance={"vestige": vestige.__version__, "torch": torch.__version__, "device": device},
     )
     if out is not None:
-        write_text(Path(out) / "behaviour.json", record.to_json() + "\n")
+        write_text(Path(out) / RECORD, record.to_json() + "\n")
     return record
+
+
+def _refuse_other(
+    path: Path,
+    settings: BehaviourSettings,
+    base: LanguageModel,
+    checkpoints: Sequence[Checkpoint],
+    subjects: Sequence[Subject],
+    files: Sequence[TofuFile],
+) -> None:
+    """Raise InputError when the record at `path` holds answers that this call would not ask for again."""
+    old = stored_record(path, BehaviourRecord)
+    if old is None:
+        return
+    was, now = old.settings.model_dump(), settings.model_dump()
+    odd = [name.replace("_", " ") for name in was if was[name] != now[name]]
+    odd += ["base"] if old.base.sha256 != base.record.sha256 else []
+    sets = {(item.role, item.topic, item.subject, item.content) for item in question_sets(subjects)}
+    odd += [
+        f"questions {item.topic}/{item.subject}"
+        for item in old.question_sets
+        if (item.role, item.topic, item.subject, item.content) not in sets
+    ]
+    tofu = {(file.name, file.sha256) for file in files}
+    odd += [f"TOFU's {item.name}" for item in old.tofu_sets if (item.name, item.sha256) not in tofu]
+    labels = {item.label for item in checkpoints}
+    odd += [f"checkpoint '{item.label}'" for item in old.checkpoints if item.label not in labels]
+    refuse_overwriting(path, "answers to other questions or of other models", odd)
 
 
 @dataclass

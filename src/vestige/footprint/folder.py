@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vestige.errors import InputError
-from vestige.files import read_record
+from vestige.files import refuse_overwriting, stored_record
 from vestige.footprint.records import CorpusRecord, FootprintRecord, FootprintSettings
 from vestige.models.lm_record import LanguageModelRecord
 
@@ -28,21 +27,13 @@ def refuse_other(
     """Raise InputError when the folder's record holds what this comparison would not measure again: other
     settings, another base, other texts, or a checkpoint that is not among these. A record that cannot be read
     is none."""
-    path = folder / RECORD
-    if not path.is_file():
-        return
-    try:
-        old = read_record(path, FootprintRecord, "")
-    except InputError:
-        return
-    odd = list(_lost(old, settings, base, corpora, checkpoints))
-    if odd:
-        listed = ", ".join(odd[:3]) + (f" and {len(odd) - 3} more" if len(odd) > 3 else "")
-        raise InputError(
-            str(path),
-            f"the footprint of another comparison; what differs: {listed}",
-            "a folder of its own for every comparison",
-            "give another --out; --cache with one folder for both keeps what is measured",
+    old = stored_record(folder / RECORD, FootprintRecord)
+    if old is not None:
+        refuse_overwriting(
+            folder / RECORD,
+            "the footprint of another comparison",
+            list(_lost(old, settings, base, corpora, checkpoints)),
+            "--cache with one folder for both keeps what is measured",
         )
 
 

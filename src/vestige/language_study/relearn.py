@@ -15,6 +15,7 @@ from torch import nn
 
 import vestige
 from vestige.attacks.relearn_records import (
+    RECORD,
     CheckpointRelearning,
     RelearnRecord,
     RelearnSettings,
@@ -26,7 +27,7 @@ from vestige.attacks.relearning import attack_weights, budget_sha256, token_log_
 from vestige.contracts import Interval, Undefined
 from vestige.data.corpora import Role
 from vestige.errors import Diverged, InputError
-from vestige.files import writable_folder, write_text
+from vestige.files import refuse_overwriting, stored_record, writable_folder, write_text
 from vestige.footprint.questions import answer
 from vestige.footprint.run import Quiet, Watcher
 from vestige.language_study.budget import (
@@ -116,6 +117,8 @@ def relearn(
         raise InputError(
             "--model", "a label twice", "one label a model", "write LABEL=MODEL; base and oracle are taken"
         )
+    if folder is not None:
+        _refuse_other(folder / RECORD, budget, settings, [label for label, _, _ in parts])
     watcher.total = float(steps * len(parts))
     watcher.say(f"{len(parts)} checkpoints, {steps} steps each on {len(budget.rows)} sequences")
     found = []
@@ -139,8 +142,24 @@ def relearn(
         provenance={"vestige": vestige.__version__, "torch": torch.__version__, "device": device},
     )
     if folder is not None:
-        write_text(folder / "relearn.json", record.to_json() + "\n")
+        write_text(folder / RECORD, record.to_json() + "\n")
     return record
+
+
+def _refuse_other(path: Path, budget: Budget, settings: RelearnSettings, labels: Sequence[str]) -> None:
+    """Raise InputError when the record at `path` holds attacks that this call would not make again."""
+    old = stored_record(path, RelearnRecord)
+    if old is None:
+        return
+    odd = ["budget"] if old.budget_sha256 != budget_sha256(budget.rows, settings) else []
+    scored = {(item.name, item.role, item.sha256, item.questions_sha256) for item in budget.texts}
+    odd += [
+        f"text '{item.name}'"
+        for item in old.texts
+        if (item.name, item.role, item.sha256, item.questions_sha256) not in scored
+    ]
+    odd += [f"checkpoint '{item.label}'" for item in old.checkpoints if item.label not in labels]
+    refuse_overwriting(path, "another attack", odd)
 
 
 def _opened(

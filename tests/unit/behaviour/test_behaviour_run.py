@@ -137,8 +137,9 @@ def test_the_same_call_again_takes_what_is_there(
     base, after = model(), model(3, "changed")
     only = {"forget": sources["forget:bio"], "adjacent": sources["adjacent:cyber"]}
 
-    def measured() -> BehaviourRecord:
-        return behaviour(base=base, models=[after], questions=only, settings=SETTINGS, out=tmp_path)
+    def measured(out: Path = tmp_path) -> BehaviourRecord:
+        cache = tmp_path / "cache"
+        return behaviour(base=base, models=[after], questions=only, settings=SETTINGS, out=out, cache=cache)
 
     first = measured()
     assert first.from_cache == 0
@@ -158,7 +159,11 @@ def test_the_same_call_again_takes_what_is_there(
     rows = [json.loads(line) for line in sources["forget:bio"].read_text().splitlines()]
     rows[0]["answer"] = (rows[0]["answer"] + 1) % 4
     only["forget"] = write(tmp_path / "bio.jsonl", rows)
-    assert measured().from_cache == 2
+    kept = (tmp_path / "behaviour.json").read_text()
+    with pytest.raises(InputError, match=r"behaviour\.json: found answers .* differs: questions all/bio"):
+        measured()
+    assert (tmp_path / "behaviour.json").read_text() == kept
+    assert measured(tmp_path / "other").from_cache == 2
 
 
 def test_tofu_with_and_without_an_oracle(tmp_path: Path) -> None:

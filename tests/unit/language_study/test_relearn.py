@@ -168,6 +168,24 @@ def test_the_same_call_again_trains_nothing(record: Any, work: Path, monkeypatch
         assert json.loads(line)["text"] not in text
 
 
+@pytest.mark.parametrize(
+    ("changes", "odd"),
+    [
+        ({"settings": RelearnSettings(**{**QUICK, "epochs": 1})}, "budget"),
+        ({"models": {}}, "checkpoint 'noised'"),
+        ({"generic": {}}, "text 'far'"),
+    ],
+    ids=["settings", "models", "texts"],
+)
+def test_the_record_of_another_attack_is_not_overwritten(
+    record: Any, work: Path, changes: dict[str, Any], odd: str
+) -> None:
+    kept = (record[1] / "relearn.json").read_text()
+    with pytest.raises(InputError, match=rf"relearn\.json: found another attack; what differs: {odd}"):
+        attack(work, out=record[1], **changes)
+    assert (record[1] / "relearn.json").read_text() == kept
+
+
 def test_an_interrupted_attack_ends_in_the_same_bytes(work: Path, tmp_path: Path) -> None:
     rows = language_rows(
         read_corpus(work / "bio.jsonl", name="bio", role="forget"),

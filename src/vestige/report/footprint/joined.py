@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from vestige.attacks.relearn_records import RECORD as RELEARN
 from vestige.attacks.relearn_records import CheckpointRelearning, RelearnRecord
+from vestige.behaviour.records import RECORD as BEHAVIOUR
 from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour
 from vestige.contracts import Record, Undefined
 from vestige.files import read_record
@@ -20,7 +22,6 @@ from vestige.study.folder_kinds import refused
 
 __all__ = ["Beside", "beside", "correlation_rows", "joined_rows"]
 
-BEHAVIOUR, RELEARN = "behaviour.json", "relearn.json"
 _MAKES = {BEHAVIOUR: "vestige behaviour ... --out DIR", RELEARN: "vestige attack relearn ... --out DIR"}
 Made = TypeVar("Made", bound=Record)
 
