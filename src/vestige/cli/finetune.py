@@ -18,7 +18,13 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def finetune(
     model: Annotated[str, typer.Option("--model", help="Folder, adapter, wheel, GGUF file or hub id.")],
-    data: Annotated[Path, typer.Option("--data", help="JSONL: text, question and answer, or messages.")],
+    data: Annotated[
+        Path,
+        typer.Option(
+            "--data",
+            help="JSONL, CSV, Parquet: text, question and answer, or messages; .txt: a line a document.",
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", help="Folder of the checkpoint.")],
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting: weight_decay=0. Repeatable.")

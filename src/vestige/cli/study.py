@@ -32,7 +32,10 @@ Threads = Annotated[
 Scale = Annotated[
     str | None,
     typer.Option(
-        "--scale", metavar="small", help="small: 30 % of the rows, at most 3 bundles and 2 seeds, on MiniLM."
+        "--scale",
+        metavar="small",
+        help="small: 30 % of the rows, at most 3 bundles and 2 seeds, on MiniLM; of a language study its "
+        "own smaller settings.",
     ),
 ]
 Reuse = Annotated[
@@ -64,7 +67,12 @@ def run(
         str | None, typer.Option("--model", help="Of a language study: another model to start from.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the cells, what they share and the time; train nothing.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="List the cells, what they share and the time; of a language study its texts and stages. "
+            "Train nothing.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -21,7 +21,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def unlearn(
     model: Annotated[str, typer.Option("--model", help="Folder, adapter, wheel, GGUF file or hub id.")],
-    method: Annotated[str, typer.Option("--method", help="Method: see vestige list methods.")],
+    method: Annotated[str, typer.Option("--method", help="A name of vestige list methods for causal-lm.")],
     forget: Annotated[list[str], typer.Option("--forget", help="Text to unlearn: FILE or TOPIC=FILE.")],
     out: Annotated[Path, typer.Option("--out", help="Folder of the checkpoint.")],
     retain: Annotated[
@@ -33,7 +33,9 @@ def unlearn(
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting: beta=0.2, lora.rank=8. Repeatable.")
     ] = None,
-    learning_rate: Annotated[float | None, typer.Option("--learning-rate", help="Of AdamW.")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", help="Of AdamW (1e-4; spul 1e-3; triage its own).")
+    ] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over the smallest topic.")] = None,
     max_steps: Annotated[int | None, typer.Option("--max-steps", help="Steps at most.")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", help="Sequences of each term.")] = None,
@@ -47,10 +49,12 @@ def unlearn(
     lora: Annotated[bool, typer.Option("--lora/--full", help="Adapters, or all weights.")] = True,
     merge: Annotated[bool, typer.Option("--merge", help="Save merged weights, not an adapter.")] = False,
     concept: Annotated[
-        list[str] | None, typer.Option("--concept", help="A topic's concept: TEXT, FILE, or TOPIC=either.")
+        list[str] | None,
+        typer.Option("--concept", help="Of atu, a topic's concept: TEXT, FILE, or TOPIC=either."),
     ] = None,
     keywords: Annotated[
-        list[str] | None, typer.Option("--keywords", help="Sensitive words, commas between: [TOPIC=]WORDS.")
+        list[str] | None,
+        typer.Option("--keywords", help="Of obliviate, words to mute, commas between: [TOPIC=]WORDS."),
     ] = None,
     chat_template: Annotated[
         bool, typer.Option("--chat-template", help="Text through the tokenizer's chat template.")
@@ -163,12 +167,19 @@ def print_checkpoint(record: CheckpointRecord, *, as_json: bool) -> None:
         f"({done.tokens_seen:,} tokens) in {done.seconds:.0f} s, last loss {done.final_loss:.4f}"
     )
     for text in record.texts:
-        left_out = f", {text.empty + text.short} rows left out" if text.empty + text.short else ""
+        left_out = _left_out(text.empty, text.short)
         place = f" for {text.topic}" if text.topic else ""
         typer.echo(f"{text.role}{place}: {text.rows} sequences of {text.path}{left_out}")
     for note in record.notes:
         typer.echo(note)
     typer.echo(f"Checkpoint: {record.folder} ({record.saved})")
+
+
+def _left_out(empty: int, short: int) -> str:
+    """Rows of a file that nothing was learned from, and why, as the end of its line."""
+    parts = ((empty, "without text or answer"), (short, "without a token to predict"))
+    said = ", ".join(f"{number:,} {why}" for number, why in parts if number)
+    return f"; left out: {said}" if said else ""
 
 
 def _retain(values: list[str] | None) -> Any:

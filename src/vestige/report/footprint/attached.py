@@ -18,7 +18,7 @@ from vestige.report.footprint.rows import RegimeRow
 from vestige.report.footprint.sections import Extras
 from vestige.report.footprint.tables import lost_cell, text_cell
 from vestige.report.footprint.way import WayRow, way
-from vestige.report.sections import Block, Bullets, Data, Drawings, Entries, Fold
+from vestige.report.sections import Block, Bullets, Data, Entries, Fold
 from vestige.report.tables import EMPTY, Cell, Column, Row, Table
 from vestige.report.words import count, plain
 
@@ -54,8 +54,9 @@ def extras_of(
             if item is not None and found.relearning is not None
         },
         regimes=list(_regimes(record, attacked)),
-        behaviour=_behaviour(found.behaviour, record, found, key) if found.behaviour is not None else (),
-        relearning=_relearning(found.relearning, record, found, key) if found.relearning is not None else (),
+        behaviour=_behaviour(found.behaviour, record, found) if found.behaviour is not None else (),
+        relearning=_relearning(found.relearning, record, found) if found.relearning is not None else (),
+        way=way(list(_way(record, found)), key=f"{key}-way"),
         tested=frozenset(tested),
         texts=texts,
     )
@@ -162,9 +163,7 @@ def _class(checkpoint: CheckpointFootprint) -> str:
     return str(published if isinstance(published, Undefined) else published.name)
 
 
-def _behaviour(
-    behaviour: BehaviourRecord, record: FootprintRecord, found: Beside, key: str
-) -> tuple[Block, ...]:
+def _behaviour(behaviour: BehaviourRecord, record: FootprintRecord, found: Beside) -> tuple[Block, ...]:
     guessed = _guessed(behaviour)
     known = {item.label: found.asked(item) is not None for item in record.checkpoints}
     rows = [
@@ -212,9 +211,6 @@ def _behaviour(
     tofu = tofu_rows(behaviour)
     if tofu:
         blocks.append(Data(_tofu(tofu)))
-    picture = way(list(_way(record, found)), key=f"{key}-way")
-    if picture is not None:
-        blocks.append(Drawings([picture]))
     lines = [
         line for line in summary_lines(behaviour) if line not in {room.said for room in guessed.values()}
     ]
@@ -278,7 +274,7 @@ def _way(record: FootprintRecord, found: Beside) -> Iterator[WayRow]:
             )
 
 
-def _relearning(attack: RelearnRecord, record: FootprintRecord, found: Beside, key: str) -> tuple[Block, ...]:
+def _relearning(attack: RelearnRecord, record: FootprintRecord, found: Beside) -> tuple[Block, ...]:
     rows = []
     known = {item.label: found.attacked(item) is not None for item in record.checkpoints}
     for item in attack.checkpoints:
@@ -300,9 +296,6 @@ def _relearning(attack: RelearnRecord, record: FootprintRecord, found: Beside, k
         notes=(f"bootstrap, {count(attack.draws)} draws, of the change in points", plain(attack.condition)),
     )
     blocks: list[Block] = [Data(table), Entries(list(_budget(attack)))]
-    picture = way(list(_way(record, found)), key=f"{key}-way") if found.behaviour is None else None
-    if picture is not None:
-        blocks.insert(0, Drawings([picture]))
     rows_ = correlation_rows(record, found)
     if sum(row.recovery is not None for row in rows_) >= LEAST_CORRELATED:
         blocks += _correlations(rows_)

@@ -12,6 +12,7 @@ from vestige.footprint.records import CheckpointFootprint, CorpusFootprint, Foot
 from vestige.footprint.tables import answers, of_role
 from vestige.metrics.footprint import FootprintClass
 from vestige.models.lm_record import LanguageModelRecord
+from vestige.report.drawing import Panel
 from vestige.report.footprint.details import (
     adjacency_table,
     calibration_entries,
@@ -63,7 +64,8 @@ class Extras:
     """What other records say about the same checkpoints.
 
     behaves, returns: checkpoint label -> the answer in one line. regimes: relearning attacks. behaviour,
-    relearning: blocks of those sections. untested: lines of `not_tested` that these records answer.
+    relearning: blocks of those sections. way: one picture of all three questions, a row a checkpoint. tested:
+    lines of `not_tested` that these records answer.
     """
 
     behaves: Mapping[str, str] = field(default_factory=dict)
@@ -71,6 +73,7 @@ class Extras:
     regimes: Sequence[RegimeRow] = ()
     behaviour: Sequence[Block] = ()
     relearning: Sequence[Block] = ()
+    way: Panel | None = None
     tested: frozenset[str] = frozenset()
     texts: dict[tuple[str, str], str] | None = None
 
@@ -123,6 +126,8 @@ def _first(record: FootprintRecord, extras: Extras) -> Section:
                 open=place == 0,
             )
         )
+    if extras.way is not None:
+        blocks.append(Drawings([extras.way]))
     left = [line for line in record.not_tested if line not in extras.tested]
     if left:
         blocks += [Prose("What was not tested:"), Bullets(left)]
