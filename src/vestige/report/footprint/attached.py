@@ -109,10 +109,16 @@ def _returns(item: CheckpointRelearning, attack: RelearnRecord) -> str:
         return plain(item.failed)
     change = item.change("forget")
     reading = plain(item.reading) if isinstance(item.reading, Undefined) else _READINGS[item.reading]
+    if item.role == "oracle" and item.reading in _OF_ORACLE:
+        reading = _OF_ORACLE[item.reading]
     said = reading if change is None else f"{reading}: {_points(change)} points on forget text"
-    if item.reading == "no return" and any(
-        other.role == "oracle" and other.failed is None and other.reading == "no return"
-        for other in attack.checkpoints
+    if (
+        item.role != "oracle"
+        and item.reading == "no return"
+        and any(
+            other.role == "oracle" and other.failed is None and other.reading == "no return"
+            for other in attack.checkpoints
+        )
     ):
         said += "; it taught the retrained model nothing either, so it cannot tell"
     return said
@@ -124,6 +130,10 @@ _READINGS = {
     "return and repair": "it came back, and generic text rose too",
     "repair": "a broken model was repaired: generic text rose as much",
 }
+
+
+_OF_ORACLE = {"no return": "this budget taught it nothing", "return": "learned anew"}
+"""Nothing returns to a retrained model."""
 
 
 def _points(change: RoleChange) -> str:
