@@ -377,6 +377,13 @@ def _record(
         for n, what, least in ((settings.copies, "copies", 19), (settings.references, "references", 39))
         if n < least
     ]
+    intervals = {c: _interval(draws[c][1], settings, held, documents) for c in own}
+    notes += [
+        f"the interval of s on {c} lies above s: a draw holds fewer distinct documents, which makes a Fisher "
+        "diagonal noisier; read its width, not its place"
+        for c, interval in intervals.items()
+        if isinstance(interval, Interval) and draws[c][0] < interval.low
+    ]
     return CalibratedClass(
         name=rule.name,
         moved=rule.moved,
@@ -403,7 +410,7 @@ def _record(
                 references=tuple(reference[c] for reference in references),
                 e=rule.direction.e[c],
                 s_sampled=draws[c][0],
-                interval=_interval(draws[c][1], settings, held, documents),
+                interval=intervals[c],
             )
             for c in own
         ),

@@ -184,6 +184,7 @@ def load_backbone(
     """Load in evaluation mode. GGUF weights are dequantised once and kept in the user's cache, so that the
     model trains and saves as any other; of a model that also sees or hears, the text part is kept.
     tokenizer: used instead of the backbone's own, for checkpoints that were saved without one.
+    attn_implementation: `sdpa` is eager attention for an architecture without it.
 
     Raises InputError when it is not found, or not in safetensors or GGUF; MissingDependency without torch,
     transformers or (for GGUF) gguf.
@@ -206,7 +207,8 @@ def load_backbone(
                 revision=revision,
                 dtype=getattr(torch, dtype),
                 use_safetensors=True,
-                attn_implementation=attn_implementation,
+                # None: transformers takes sdpa where the architecture has it, else eager.
+                attn_implementation=None if attn_implementation == "sdpa" else attn_implementation,
             )
     except (OSError, ValueError, ImportError, KeyError) as error:
         reason = (str(error).strip().splitlines() or ["could not be read"])[0]

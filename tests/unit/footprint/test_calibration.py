@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from vestige.contracts import Interval, Undefined
 from vestige.data.corpora import TokenSequence
+from vestige.footprint import calibration
 from vestige.footprint.calibration import (
     Change,
     calibrate,
@@ -239,6 +240,16 @@ def test_noise_has_no_direction_and_a_second_run_reads_what_the_first_kept(
     assert again == found
     # Base and checkpoint on three corpora, each also at the sampled coordinates: no copy, no reference.
     assert len(calls) == 12
+
+
+def test_an_interval_above_its_value_is_explained(
+    bench: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = {"f": (0.1, np.linspace(0.2, 0.3, 40)), "a": (0.25, np.linspace(0.2, 0.3, 40))}
+    monkeypatch.setattr(calibration, "_bootstrap", lambda *given: drawn.get(given[3], drawn["a"]))
+    found = classify(bench, noisy(bench, 0.2))
+    assert isinstance(found, CalibratedClass)
+    assert [note.split(" lies")[0] for note in found.notes] == ["the interval of s on f"]
 
 
 def test_noise_below_eight_bits_is_a_no_op(bench: dict[str, Any], tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ pytest.importorskip("torch", reason="the extra 'train' is not installed")
 import peft
 import torch
 from tests.tiny_lm import save_tiny_llama, tiny_llama, tiny_tokenizer
+from transformers import BloomConfig, BloomForCausalLM
 
 from vestige.errors import InputError, MissingDependency
 from vestige.models.causal_lm import (
@@ -55,6 +56,17 @@ def test_a_checkpoint_loads_frozen_in_the_dtype_asked_for(base_folder: Path) -> 
     assert found.record.architecture == "LlamaForCausalLM"
     assert found.record.adds_bos
     assert found.record.sha256 != load_language_model(str(base_folder)).record.sha256
+
+
+def test_an_architecture_without_sdpa_attends_eagerly(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    config = BloomConfig(vocab_size=len(tokenizer), hidden_size=16, n_layer=1, n_head=2)
+    BloomForCausalLM(config).save_pretrained(str(tmp_path))
+    tokenizer.save_pretrained(str(tmp_path))
+    found = load_language_model(str(tmp_path))
+    assert found.model.config._attn_implementation == "eager"
+    assert len(target_parameters(found.model)) == 4
+    assert torch.isfinite(found.model(input_ids=IDS).logits).all()
 
 
 def test_an_adapter_is_merged_in_float32_and_the_base_stays_as_it_was(
