@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from vestige.errors import InputError, MissingDependency, first_five
 from vestige.files import write_text
-from vestige.models.hub import answering_hub
+from vestige.models.hub import answering_hub, is_path
 from vestige.models.lm_record import Adapter
 
 __all__ = [
@@ -125,7 +125,7 @@ def is_adapter(name: str) -> bool:
     path = Path(name)
     if path.is_dir():
         return (path / CONFIG).is_file()
-    if "/" not in name or path.is_absolute() or name.startswith(".") or path.suffix == ".gguf":
+    if "/" not in name or is_path(name) or path.suffix == ".gguf":
         return False
     from transformers.utils import cached_file
 

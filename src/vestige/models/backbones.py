@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from vestige.contracts import Record
 from vestige.errors import InputError, MissingDependency, did_you_mean
-from vestige.models.hub import answering_hub
+from vestige.models.hub import answering_hub, is_path, missing_path
 
 if TYPE_CHECKING:
     from torch import nn
@@ -125,8 +125,11 @@ def resolve_backbone(name: str) -> tuple[Source, str]:
         )
     if path.suffix == ".gguf" and path.is_file():
         return "file", name
-    if "/" in name and path.suffix != ".gguf" and not path.is_absolute() and not name.startswith("."):
-        return "hub", name
+    if path.suffix != ".gguf":
+        if is_path(name):
+            raise missing_path(name, f"backbone '{name}'")
+        if "/" in name:
+            return "hub", name
     raise InputError(
         f"backbone '{name}'",
         "no such wheel, folder or file",

@@ -15,6 +15,7 @@ import torch
 
 from vestige.errors import InputError, MissingDependency
 from vestige.models import gguf as conversion
+from vestige.models.adapters import is_adapter
 from vestige.models.backbones import content_hash, load_backbone, resolve_backbone
 from vestige.models.reload_check import FAMILIES, write_tiny_backbone
 
@@ -132,6 +133,28 @@ def test_names_that_lead_nowhere() -> None:
     with pytest.raises(InputError, match="no such wheel, folder or file"):
         resolve_backbone("nowhere/model.gguf")
     assert resolve_backbone("owner/model") == ("hub", "owner/model")
+
+
+@pytest.mark.parametrize("name", ["un/nope", "./nope", "../nope", "~/nope", "/no/nope", "a/b/nope"])
+def test_a_missing_folder_is_not_asked_of_the_hub(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here" / "un").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    assert not is_adapter(name)
+    with pytest.raises(InputError, match="found no such folder; needed a model folder"):
+        resolve_backbone(name)
+
+
+def test_a_missing_folder_names_its_likest_sibling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "un" / "simnpo").mkdir(parents=True)
+    (tmp_path / "un" / "ga").mkdir()
+    (tmp_path / "un" / "notes.txt").write_text("no model\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"did you mean 'un/simnpo'\?"):
+        resolve_backbone("un/simpno")
+    with pytest.raises(InputError, match="found a file; needed a model folder"):
+        resolve_backbone("un/notes.txt")
 
 
 def test_tasks_dtype_and_attention(tmp_path: Path) -> None:
