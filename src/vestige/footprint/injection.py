@@ -17,6 +17,7 @@ from vestige.errors import InputError
 from vestige.footprint.fictitious import Facts, documents, fictitious_facts, questions
 from vestige.footprint.judgements import InjectionGates
 from vestige.footprint.questions import answer
+from vestige.models.backbones import quiet_loading
 from vestige.models.projections import lora_targets, place
 from vestige.seeds import stable_seed
 from vestige.training.language import FitSettings, fit_language_model
@@ -126,7 +127,7 @@ def with_adapter(
         target_modules=lora_targets(model),
         layers_to_transform=list(_layers(model, settings)),
     )
-    with torch.random.fork_rng(devices=[]):
+    with quiet_loading(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(stable_seed(seed, "adapter weights"))
         adapted: Any = get_peft_model(copy.deepcopy(model).to(wide), config)
     adapted.eval()

@@ -10,6 +10,7 @@ from torch import nn
 
 from vestige.errors import InputError
 from vestige.models.adapters import PromptedLM, merged
+from vestige.models.backbones import quiet_loading
 from vestige.models.trainable import seeded
 from vestige.seeds import stable_seed
 
@@ -28,7 +29,7 @@ def prompted(model: nn.Module, *, virtual_tokens: int, hidden: int, seed: int) -
     config = PromptEncoderConfig(
         task_type="CAUSAL_LM", num_virtual_tokens=virtual_tokens, encoder_hidden_size=hidden
     )
-    with seeded(stable_seed(seed, "prompt encoder")):
+    with quiet_loading(), seeded(stable_seed(seed, "prompt encoder")):
         return PromptedLM(get_peft_model(model, config))
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from vestige.data.language_rows import LanguageRow, LanguageRows, refusal_rows
 from vestige.errors import InputError
 from vestige.language import LanguageSettings, LoraSettings, Need, SequenceBatch
+from vestige.models.backbones import quiet_loading
 from vestige.models.blocks import blocks_of
 from vestige.models.projections import lora_targets
 from vestige.models.trainable import seeded
@@ -116,7 +117,7 @@ def attach_lora(model: nn.Module, settings: LoraSettings, *, seed: int) -> Any:
         target_modules=lora_targets(model),
         task_type="CAUSAL_LM",
     )
-    with seeded(stable_seed(seed, "adapter weights")):
+    with quiet_loading(), seeded(stable_seed(seed, "adapter weights")):
         return get_peft_model(model, config)
 
 
@@ -273,6 +274,8 @@ def unlearn_language(
     record, log = run_job(session.model, state, job, seed=session.seed, folder=folder, hooks=hooks)
     if selection is not None:
         session.notes.append(selection.restore())
+        if (warning := selection.warning()) is not None:
+            session.notes.append(warning)
         record = record.model_copy(update={"weights_sha256": weights_sha256(state)})
     if use.conclude is not None:
         use.conclude(session, log)
