@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from vestige.data.files import TABLE_SUFFIXES, file_sha256, read_table
+from vestige.data.questions import OPTION_COLUMNS, answers_are_places
 from vestige.errors import InputError, did_you_mean, first_five, shown
 from vestige.files import reading
 from vestige.seeds import generator
@@ -111,7 +112,8 @@ def read_corpus(
 
     column: the text column's name (default: text, content, document, passage or sentence; then question and
     answer, which become "Question: q\\nAnswer: a"). Documents without a visible character are counted and
-    left out. Raises InputError: no such file, another format, not UTF-8, no text column, only empty text.
+    left out. Raises InputError: no such file, another format, not UTF-8, no text column, only empty text,
+    multiple-choice questions whose answers are letters or positions.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -179,6 +181,14 @@ def _rows(path: Path, table: pd.DataFrame, column: str | None) -> list[Document]
     if column is not None:
         return [Document(id=i, text=text) for i, text in zip(ids, table[column], strict=True)]
     if all(name in names for name in _PAIR):
+        listed = next((name for name in OPTION_COLUMNS if name in names), None)
+        if listed is not None and answers_are_places(table[listed], table["answer"]):
+            raise InputError(
+                str(path),
+                f"multiple-choice questions: each answer is a place among the {listed}",
+                "answers as texts",
+                "write a file of question and answer, the right option's text as the answer",
+            )
         pairs = zip(ids, table["question"], table["answer"], strict=True)
         return [
             Document(id=i, text=f"Question: {q}\nAnswer: {a}" if q or a else "", question=q, answer=a)

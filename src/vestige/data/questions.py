@@ -11,7 +11,15 @@ from typing import Any, Protocol
 from vestige.data.files import read_table
 from vestige.errors import InputError, did_you_mean, first_five, shown
 
-__all__ = ["LETTERS", "Asked", "LetterQuestion", "letter_questions", "read_questions"]
+__all__ = [
+    "LETTERS",
+    "OPTION_COLUMNS",
+    "Asked",
+    "LetterQuestion",
+    "answers_are_places",
+    "letter_questions",
+    "read_questions",
+]
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 OPTION_COLUMNS = ("options", "choices")
@@ -80,6 +88,28 @@ def read_questions(path: str | Path) -> list[LetterQuestion]:
         right = _position(value, options, f"{where}, answer", typed=typed)
         found.append(_lettered(text, options, right, subject=str(subject).strip(), row=number))
     return found
+
+
+def answers_are_places(options: Iterable[str], answers: Iterable[str]) -> bool:
+    """Whether every answer that is not blank is a letter or a 0-based position among its row's options (a
+    JSON list of texts), and at least one is not an option's own text."""
+    points = False
+    for cell, value in zip(options, answers, strict=True):
+        text = value.strip()
+        if not text:
+            continue
+        try:
+            listed = json.loads(cell)
+        except json.JSONDecodeError:
+            return False
+        if not isinstance(listed, list):
+            return False
+        letters = LETTERS[: len(listed)]
+        place = text.isdecimal() and int(text) < len(listed)
+        if not place and not (len(text) == 1 and text.upper() in letters):
+            return False
+        points |= text not in {str(option).strip() for option in listed}
+    return points
 
 
 def _lettered(

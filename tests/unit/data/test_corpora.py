@@ -101,6 +101,36 @@ def test_bad_files_get_one_line(tmp_path: Path, name: str, content: bytes, messa
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("column", "answers"), [("choices", [2, 0, 1]), ("options", ["C", "A", "b"])], ids=["position", "letter"]
+)
+def test_multiple_choice_questions_are_no_text(tmp_path: Path, column: str, answers: list[Any]) -> None:
+    path = tmp_path / "mc.jsonl"
+
+    def write(answers: list[Any], **more: str) -> None:
+        rows = [
+            {"question": f"Who is {n}?", column: ["Ada", "Bob", "Cy"], "answer": answer, **more}
+            for n, answer in enumerate(answers)
+        ]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    write(answers)
+    for role in ("forget", "generic"):
+        with pytest.raises(
+            InputError, match=r"multiple-choice questions.*; write a file of question"
+        ) as error:
+            read_corpus(path, name="mc", role=role)
+        assert "\n" not in str(error.value)
+    write(["Ada", "Bob", "Cy"])
+    assert [document.answer for document in read_corpus(path, name="mc", role="forget").documents] == [
+        "Ada",
+        "Bob",
+        "Cy",
+    ]
+    write(answers, text="A passage.")
+    assert read_corpus(path, name="mc", role="forget").documents[0].text == "A passage."
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     for name in ("a.txt", "a.jsonl"):
         with pytest.raises(InputError, match="no such file"):
