@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["Measured", "Selection", "best_epoch"]
 
 
+LEAST_RISE = 0.05
+"""Nats a token: a smaller rise of the loss on forget rows is no sign that anything was unlearned."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """Development losses after an epoch, nats a token, means over topics."""
@@ -130,6 +134,15 @@ class Selection:
             return text.replace("held-out retain rows 0.000 before, 0.000 after", "no retain rows")
         over = rise > self.settings.tolerance
         return text + (f"; no epoch stayed within {self.settings.tolerance:g}" if over else "")
+
+    def warning(self) -> str | None:
+        """One line where the kept state's loss on forget rows is not `LEAST_RISE` above that before."""
+        before = self.start.forget
+        after = best_epoch(self.start, list(self.found.values()), self.settings.tolerance).forget
+        if after - before >= LEAST_RISE:
+            return None
+        moved = "fell" if before - after >= LEAST_RISE else "hardly moved"
+        return f"the forget loss {moved} ({before:.3f} to {after:.3f}): raise the learning rate or epochs"
 
     def _take_over(self) -> None:
         if self.folder is None:

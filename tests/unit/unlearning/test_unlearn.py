@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -84,7 +85,7 @@ def test_the_folder_holds_a_checkpoint_its_record_and_its_log(folder: Path, done
     assert record.texts[1].path == str(folder / "retain.jsonl")
     assert len(record.texts[1].sha256) == 64
     assert record.texts[1].development == 2
-    assert "kept epoch 1 of 1" in record.notes[-1]
+    assert any("kept epoch 1 of 1" in note for note in record.notes)
     log = pd.read_parquet(done / "steps.parquet")
     wanted = {
         "forget_loss",
@@ -97,6 +98,20 @@ def test_the_folder_holds_a_checkpoint_its_record_and_its_log(folder: Path, done
     }
     assert wanted <= set(log.columns)
     assert len(log) == record.training.steps == 4
+
+
+def test_a_run_that_unlearned_nothing_warns_in_one_line(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["unlearn", "--model", str(folder / "base"), "--method", "grad_diff", "--epochs", "1"]
+    given += ["--forget", str(folder / "forget.jsonl"), "--retain", str(folder / "retain.jsonl")]
+    said = re.compile(r"^the forget loss hardly moved \(\d\.\d{3} to \d\.\d{3}\): raise the ", re.MULTILINE)
+    assert command([*given, "--learning-rate", "1e-9", "--out", str(tmp_path / "slow")]) == 0
+    assert len(said.findall(capsys.readouterr().out)) == 1
+    record = json.loads((tmp_path / "slow" / "unlearn.json").read_text())
+    assert any(said.match(note) for note in record["notes"])
+    assert command([*given, "--learning-rate", "0.05", "--out", str(tmp_path / "fast")]) == 0
+    assert "the forget loss" not in capsys.readouterr().out
 
 
 def test_another_configuration_never_overwrites(folder: Path, done: Path, tmp_path: Path) -> None:
