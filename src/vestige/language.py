@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TRIAGE",
+    "FitSettings",
     "LanguageSettings",
     "LanguageUse",
     "LoraSettings",
@@ -77,6 +78,22 @@ class SequenceBatch(LossBatch):
         if self.ref_target is None:
             raise ValueError("this loss needs the reference model's log-probabilities")
         return self.ref_target
+
+
+class FitSettings(Record):
+    """AdamW, gradient clipping, a linear warm-up over `warmup_share` of the steps, then linear decay or none.
+
+    learning_rate: per step. batch_size: sequences. max_steps: stop there, the schedule is made for it.
+    """
+
+    epochs: int = Field(8, ge=1)
+    batch_size: int = Field(1, ge=1)
+    learning_rate: float = Field(2e-4, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    warmup_share: float = Field(0.03, ge=0, lt=1)
+    decay: bool = True
+    max_grad_norm: float = Field(1.0, gt=0)
+    max_steps: int | None = Field(None, ge=1)
 
 
 class LoraSettings(Record):

@@ -85,9 +85,9 @@ def attack_weights(
     identity: of the model, so that a checkpoint of another is never gone on from. Raises Diverged,
     Interrupted.
     """
-    from vestige.language import LoraSettings
+    from vestige.language import FitSettings, LoraSettings
     from vestige.seeds import stable_seed
-    from vestige.training.language import FitSettings, fit_rows
+    from vestige.training.language import fit_rows
     from vestige.training.session import attach_lora
 
     model.requires_grad_(False)

@@ -8,44 +8,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from pydantic import Field
 from scipy import stats
 from torch import nn
 
-from vestige.contracts import Record, Undefined
+from vestige.contracts import Undefined
 from vestige.errors import InputError
 from vestige.footprint.fictitious import Facts, documents, fictitious_facts, questions
-from vestige.footprint.judgements import InjectionGates
+from vestige.footprint.judgements import InjectionGates, InjectionSettings
 from vestige.footprint.questions import answer
 from vestige.models.backbones import quiet_loading
 from vestige.models.projections import lora_targets, place
 from vestige.seeds import stable_seed
-from vestige.training.language import FitSettings, fit_language_model
+from vestige.training.language import fit_language_model
 
-__all__ = ["DID_NOT_TAKE", "Injection", "InjectionSettings", "inject", "with_adapter"]
+__all__ = ["DID_NOT_TAKE", "Injection", "inject", "with_adapter"]
 
 DID_NOT_TAKE = "the injection did not take"
 TOOK = 0.9
 GUESSING = 0.999
 """Level of the binomial bound on guessing: a run of 20 seeds asks three models each whether they guess."""
-
-
-class InjectionSettings(Record):
-    """40 entities x 3 attributes, half F and half A; LoRA adapters of the blocks `first_layer` to
-    `last_layer` (0-based, both included; None: the model's last block), every projection, no dropout.
-
-    copies: texts an entity. fit: of each adapter. replay: F's adapter sees A's texts too, for a model so
-    small that it would forget A while it learns F; what is taken away again is the same adapter.
-    """
-
-    entities: int = Field(40, ge=2)
-    copies: int = Field(4, ge=1)
-    rank: int = Field(16, ge=1)
-    alpha: float = Field(32.0, gt=0)
-    first_layer: int = Field(0, ge=0)
-    last_layer: int | None = None
-    fit: FitSettings = FitSettings(epochs=8, batch_size=1, learning_rate=2e-4)
-    replay: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from vestige.contracts import Interval, Record, Undefined
+from vestige.language import FitSettings
 
 __all__ = [
     "Adjacency",
@@ -19,6 +20,7 @@ __all__ = [
     "CorpusCalibration",
     "Headroom",
     "InjectionGates",
+    "InjectionSettings",
     "Lengths",
     "Overlap",
     "SelfTest",
@@ -146,6 +148,24 @@ class Adjacency(Record):
     lengths: tuple[Lengths, ...]
     lines: tuple[str, ...]
     """What to read, in words: failures first, then cautions."""
+
+
+class InjectionSettings(Record):
+    """40 entities x 3 attributes, half F and half A; LoRA adapters of the blocks `first_layer` to
+    `last_layer` (0-based, both included; None: the model's last block), every projection, no dropout.
+
+    copies: texts an entity. fit: of each adapter. replay: F's adapter sees A's texts too, for a model so
+    small that it would forget A while it learns F; what is taken away again is the same adapter.
+    """
+
+    entities: int = Field(40, ge=2)
+    copies: int = Field(4, ge=1)
+    rank: int = Field(16, ge=1)
+    alpha: float = Field(32.0, gt=0)
+    first_layer: int = Field(0, ge=0)
+    last_layer: int | None = None
+    fit: FitSettings = FitSettings(epochs=8, batch_size=1, learning_rate=2e-4)
+    replay: bool = False
 
 
 class InjectionGates(Record):

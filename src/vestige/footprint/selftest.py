@@ -38,21 +38,22 @@ from vestige.footprint.fictitious import (
 )
 from vestige.footprint.fisher import Fisher, fisher_diagonal
 from vestige.footprint.hessian import hessian_diagonal
-from vestige.footprint.injection import Injection, InjectionSettings, inject
+from vestige.footprint.injection import Injection, inject
 from vestige.footprint.judgements import (
     CalibrationSettings,
     InjectionGates,
+    InjectionSettings,
     SelfTest,
     SelfTestCase,
 )
 from vestige.footprint.perplexity import log10_perplexity_ratio, perplexity
 from vestige.footprint.shifts import module_sums, relative_shift
 from vestige.footprint.tiny import TinySettings, encoded, train_tiny
+from vestige.language import FitSettings
 from vestige.metrics.footprint import classify_footprint
 from vestige.models.causal_lm import LanguageModel, language_model
 from vestige.models.projections import place, target_parameters
 from vestige.seeds import digest, stable_seed
-from vestige.training.language import FitSettings
 
 __all__ = ["SHORT", "SelfTestSettings", "broken_estimator", "selftest", "standard_estimator", "tiny_base"]
 

@@ -10,8 +10,9 @@ from pydantic import Field
 from torch import nn
 
 from vestige.contracts import Record
+from vestige.language import FitSettings
 from vestige.seeds import stable_seed
-from vestige.training.language import FitSettings, fit_language_model
+from vestige.training.language import fit_language_model
 
 __all__ = ["TinySettings", "encoded", "tiny_model", "train_tiny", "word_tokenizer"]
 

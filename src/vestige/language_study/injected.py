@@ -17,8 +17,8 @@ from vestige.data.language_rows import LanguageRow, language_rows
 from vestige.errors import InputError
 from vestige.files import write_text
 from vestige.footprint.fictitious import Facts, everyday_sentences, fictitious_facts, questions
-from vestige.footprint.injection import InjectionSettings, inject
-from vestige.footprint.judgements import InjectionGates
+from vestige.footprint.injection import inject
+from vestige.footprint.judgements import InjectionGates, InjectionSettings
 from vestige.footprint.questions import answer
 from vestige.footprint.selftest import SelfTestSettings, tiny_base
 from vestige.language_study.plan import InjectionPlan

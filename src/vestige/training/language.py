@@ -7,35 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
 from torch import Tensor, nn
 
-from vestige.contracts import Record
 from vestige.data.language_rows import LanguageRow
 from vestige.errors import InputError
+from vestige.language import FitSettings
 from vestige.seeds import digest, generator
 from vestige.training.batches import StepPlan
 from vestige.training.losses import nll
 from vestige.training.sequences import SequenceScorer
 from vestige.training.steps import Hooks, Job, Part, TrainingRecord, run_job, weights_sha256
 
-__all__ = ["FitSettings", "fit_language_model", "fit_rows", "plain_rows"]
-
-
-class FitSettings(Record):
-    """AdamW, gradient clipping, a linear warm-up over `warmup_share` of the steps, then linear decay or none.
-
-    learning_rate: per step. batch_size: sequences. max_steps: stop there, the schedule is made for it.
-    """
-
-    epochs: int = Field(8, ge=1)
-    batch_size: int = Field(1, ge=1)
-    learning_rate: float = Field(2e-4, gt=0)
-    weight_decay: float = Field(0.0, ge=0)
-    warmup_share: float = Field(0.03, ge=0, lt=1)
-    decay: bool = True
-    max_grad_norm: float = Field(1.0, gt=0)
-    max_steps: int | None = Field(None, ge=1)
+__all__ = ["fit_language_model", "fit_rows", "plain_rows"]
 
 
 def plain_rows(sequences: Sequence[Sequence[int]]) -> list[LanguageRow]:

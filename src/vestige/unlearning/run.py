@@ -7,49 +7,36 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
 from vestige.data.corpora import Corpus, Role, TextFormat, read_corpus
 from vestige.data.language_rows import LanguageRows, language_rows
-from vestige.errors import InputError, did_you_mean
-from vestige.language import LoraSettings
+from vestige.errors import InputError
 from vestige.models.causal_lm import LanguageModel, load_language_model
 from vestige.models.checkpoints import save_trained
 from vestige.models.devices import chosen_device
 from vestige.seeds import digest, generator
-from vestige.training.language import FitSettings, fit_rows
+from vestige.training.language import fit_rows
 from vestige.training.session import Session, Topic, attach_lora, begin, trainable, unlearn_language
 from vestige.training.steps import Hooks
 from vestige.unlearning.folder import WORK, finished, making, write_log
 from vestige.unlearning.records import CheckpointRecord, TextRecord
-from vestige.unlearning.settings import chosen, language_method, settings_of
+from vestige.unlearning.settings import (
+    TOPIC_SETTINGS,
+    FinetuneSettings,
+    check_topics,
+    chosen,
+    language_method,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from torch import nn
 
     from vestige.training.record import TrainingRecord
 
-__all__ = ["FinetuneSettings", "finetune", "unlearn"]
+__all__ = ["finetune", "unlearn"]
 
 Paths = str | Path | Mapping[str, str | Path]
 Progress = Callable[[int, int, float], None]
-
-
-class FinetuneSettings(FitSettings):
-    """Teaching a model a text: answers alone where there are questions, all of a plain text.
-
-    lora: None trains all weights. The oracle, a model that never saw the forget text, is made with the same
-    settings on the rest. text: as it is, or through the tokenizer's chat template.
-    """
-
-    epochs: int = Field(5, ge=1)
-    batch_size: int = Field(16, ge=1)
-    learning_rate: float = Field(2e-5, gt=0)
-    weight_decay: float = Field(0.01, ge=0)
-    warmup_share: float = Field(0.1, ge=0, lt=1)
-    lora: LoraSettings | None = None
-    max_length: int = Field(512, ge=2)
-    text: TextFormat = "plain"
 
 
 def unlearn(
@@ -85,10 +72,10 @@ def unlearn(
     kept = _kept(retain, named)
     texts: list[TextRecord] = []
     topics: dict[str, Topic] = {}
-    _check_topics("--concept", concepts or {}, named)
-    _check_topics("--keywords", keywords or {}, named)
-    for key in ("topic_weights", "topic_lengths"):
-        _check_topics(f"setting '{key}'", (settings or {}).get(key) or {}, named)
+    check_topics("--concept", concepts or {}, named)
+    check_topics("--keywords", keywords or {}, named)
+    for key in TOPIC_SETTINGS:
+        check_topics(f"setting '{key}'", (settings or {}).get(key) or {}, named)
     for name, path in named.items():
         rows = _rows(path, "forget", loaded, name, made.length(name), made.text)
         keep, development = LanguageRows(rows=()), None
@@ -236,14 +223,8 @@ def _kept(retain: Paths | None, topics: Mapping[str, str]) -> dict[str, str]:
         return {}
     if not isinstance(retain, Mapping):
         return dict.fromkeys(topics, str(retain))
-    _check_topics("--retain", retain, topics)
+    check_topics("--retain", retain, topics)
     return {name: str(path) for name, path in retain.items()}
-
-
-def _check_topics(subject: str, given: Mapping[str, Any], topics: Mapping[str, Any]) -> None:
-    for name in given:
-        if name not in topics:
-            raise InputError(subject, f"topic '{name}'", "a topic of --forget", did_you_mean(name, topics))
 
 
 def _rows(

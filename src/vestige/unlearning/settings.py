@@ -5,17 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from vestige.contracts import Objective, Record
+from vestige.data.corpora import TextFormat
 from vestige.errors import InputError, did_you_mean, shown
-from vestige.language import TRIAGE, LanguageSettings, LoraSettings
+from vestige.language import TRIAGE, FitSettings, LanguageSettings, LoraSettings
 from vestige.methods import METHODS
 
-__all__ = ["PRESETS", "chosen", "language_method", "parsed", "settings_of"]
+__all__ = [
+    "PRESETS",
+    "TOPIC_SETTINGS",
+    "FinetuneSettings",
+    "check_topics",
+    "chosen",
+    "language_method",
+    "parsed",
+    "settings_of",
+]
 
 PRESETS = ("default", "triage")
+TOPIC_SETTINGS = ("topic_weights", "topic_lengths")
+"""Settings of methods by topic."""
 R = TypeVar("R", bound=Record)
+
+
+class FinetuneSettings(FitSettings):
+    """Teaching a model a text: answers alone where there are questions, all of a plain text.
+
+    lora: None trains all weights. The oracle, a model that never saw the forget text, is made with the same
+    settings on the rest. text: as it is, or through the tokenizer's chat template.
+    """
+
+    epochs: int = Field(5, ge=1)
+    batch_size: int = Field(16, ge=1)
+    learning_rate: float = Field(2e-5, gt=0)
+    weight_decay: float = Field(0.01, ge=0)
+    warmup_share: float = Field(0.1, ge=0, lt=1)
+    lora: LoraSettings | None = None
+    max_length: int = Field(512, ge=2)
+    text: TextFormat = "plain"
 
 
 def language_method(name: str) -> Objective:
@@ -94,6 +123,13 @@ def chosen(kind: type[R], start: Mapping[str, Any], values: Mapping[str, Any]) -
             first["msg"].removeprefix("Input should be "),
             "see the documentation of methods",
         ) from None
+
+
+def check_topics(subject: str, given: Mapping[str, Any], topics: Mapping[str, Any]) -> None:
+    """Raise InputError for a name in `given` that is no topic."""
+    for name in given:
+        if name not in topics:
+            raise InputError(subject, f"topic '{name}'", "a topic of --forget", did_you_mean(name, topics))
 
 
 def parsed(pairs: list[str]) -> dict[str, Any]:

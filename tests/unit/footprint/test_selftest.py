@@ -16,11 +16,10 @@ from vestige.footprint.fictitious import (
     questions,
     vocabulary,
 )
-from vestige.footprint.injection import InjectionSettings
-from vestige.footprint.judgements import CalibrationSettings
+from vestige.footprint.judgements import CalibrationSettings, InjectionSettings
 from vestige.footprint.selftest import SelfTestSettings, broken_estimator, selftest, standard_estimator
 from vestige.footprint.tiny import TinySettings
-from vestige.training.language import FitSettings
+from vestige.language import FitSettings
 
 QUICK = SelfTestSettings(
     seeds=(1,),
