@@ -33,7 +33,6 @@ from vestige.behaviour.records import (
     BehaviourRecord,
     BehaviourSettings,
     CheckpointBehaviour,
-    RoleHeadroom,
     TofuRecord,
     TofuSet,
 )
@@ -160,7 +159,7 @@ def behaviour(
         from_cache=run.kept.hits,
         caveats=(
             *warnings,
-            *_caveats(record_tofu=bool(files), rooms=rooms, subjects=subjects, settings=settings),
+            *_caveats(record_tofu=bool(files), subjects=subjects, settings=settings),
         ),
         not_tested=_untested(subjects, files, has_oracle=oracle is not None),
         condition=CONDITION,
@@ -307,7 +306,6 @@ def _only_record(model: LanguageModel) -> LanguageModel:
 def _caveats(
     *,
     record_tofu: bool,
-    rooms: Sequence[RoleHeadroom],
     subjects: Sequence[Subject],
     settings: BehaviourSettings,
 ) -> tuple[str, ...]:
@@ -317,7 +315,6 @@ def _caveats(
             "wrong answers do not show that knowledge is gone: it may be suppressed, and other questions, "
             "more examples or retraining may bring it back"
         )
-    lines += [entry.said for entry in rooms if not entry.passes]
     if settings.engine == "lm-eval":
         lines.append("asked through lm-evaluation-harness: ties go to the option that stands first")
     if record_tofu:

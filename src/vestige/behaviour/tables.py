@@ -13,7 +13,9 @@ from vestige.behaviour.records import (
     RoleAccuracy,
     TofuRecord,
     TofuScores,
+    TripartiteLoss,
 )
+from vestige.behaviour.stated import guess_words, stated_loss
 from vestige.contracts import Interval, Undefined
 
 __all__ = [
@@ -41,12 +43,13 @@ TOFU_HEADER = ("model", "set", "probability", "ROUGE-L recall", "truth ratio", "
 
 
 def tripartite_rows(record: BehaviourRecord) -> list[tuple[str, ...]]:
-    """A row a model: accuracy on each role, relative losses and B-Gap, each with its interval."""
+    """A row a model: accuracy on each role, relative losses and B-Gap, each with its interval, or undefined
+    where the base guesses."""
     rows: list[tuple[str, ...]] = [
         (f"{record.base.label} (base)", *_accuracies(record.base_roles), "", "", "", "")
     ]
     for checkpoint in record.checkpoints:
-        loss = checkpoint.loss
+        loss = stated_loss(record, checkpoint)
         losses = (loss.delta_f, loss.delta_a, loss.delta_g, loss.b_gap)
         rows.append(
             (_name(checkpoint), *_accuracies(checkpoint.roles), *(_loss_text(value) for value in losses))
@@ -76,16 +79,24 @@ def tofu_rows(record: BehaviourRecord) -> list[tuple[str, ...]]:
     return rows
 
 
-def headline(checkpoint: CheckpointBehaviour) -> str:
-    """One sentence: what the checkpoint lost on forget and adjacent questions, with intervals."""
-    loss = checkpoint.loss
-    if isinstance(loss.delta_f.value, Undefined) and isinstance(loss.delta_a.value, Undefined):
+def headline(record: BehaviourRecord, checkpoint: CheckpointBehaviour) -> str:
+    """One sentence: what the checkpoint lost on forget and adjacent questions, with intervals; where the base
+    guesses the forget questions, both accuracies instead."""
+    loss = stated_loss(record, checkpoint)
+    guess = guess_words(record, checkpoint)
+    if (
+        guess is None
+        and isinstance(loss.delta_f.value, Undefined)
+        and isinstance(loss.delta_a.value, Undefined)
+    ):
         return f"{_name(checkpoint)}: losses undefined ({loss.delta_f.value.undefined})."
     parts = (
         (loss.delta_f, "% of the base's accuracy on forget questions"),
         (loss.delta_a, "% on adjacent ones"),
     )
     words = [f"{_loss_text(part)} {of}" for part, of in parts if not isinstance(part.value, Undefined)]
+    if guess is not None:
+        return f"{_name(checkpoint)}: {guess}{f'; lost {words[0]}' if words else ''}."
     gap = loss.b_gap
     if not isinstance(gap.value, Undefined):
         words.append(f"B-Gap {_loss_text(gap)} points")
@@ -98,7 +109,7 @@ def summary_lines(record: BehaviourRecord) -> list[str]:
     """What the table cannot say: headroom, relation with the footprint, tests and their power."""
     lines = [entry.said for entry in record.headroom]
     for checkpoint in record.checkpoints:
-        lines += _relation_lines(checkpoint)
+        lines += _relation_lines(checkpoint, stated_loss(record, checkpoint))
         if not isinstance(checkpoint.tofu, Undefined):
             lines += _quality_lines(_name(checkpoint), checkpoint.tofu)
     return lines
@@ -152,8 +163,7 @@ def _models(record: BehaviourRecord) -> Iterator[tuple[str, str, Any]]:
         yield checkpoint.label, checkpoint.role, checkpoint.subjects
 
 
-def _relation_lines(checkpoint: CheckpointBehaviour) -> Iterator[str]:
-    loss = checkpoint.loss
+def _relation_lines(checkpoint: CheckpointBehaviour, loss: TripartiteLoss) -> Iterator[str]:
     if isinstance(loss.adjacency_gap, Undefined) or isinstance(loss.relation, Undefined):
         return
     yield (

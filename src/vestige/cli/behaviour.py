@@ -168,7 +168,7 @@ def print_behaviour(record: BehaviourRecord) -> None:
     console = output()
     if record.question_sets:
         for checkpoint in record.checkpoints:
-            paragraph(console, headline(checkpoint))
+            paragraph(console, headline(record, checkpoint))
         asked = sum(entry.questions for entry in record.question_sets)
         title = f"{record.name}: {asked:,} questions in {len(record.question_sets)} subjects"
         _print_table(console, Table(title=title, title_justify="left"), HEADER, tripartite_rows(record))

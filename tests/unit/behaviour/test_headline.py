@@ -1,12 +1,13 @@
-"""The sentence of a checkpoint: what is undefined is left out of the losses, not put before a per cent."""
+"""The sentence and the row of a checkpoint: a loss that is undefined is said to be, never as a per cent."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from vestige.behaviour.records import CheckpointBehaviour, Loss, TripartiteLoss
-from vestige.behaviour.tables import headline
+from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour, Loss, RoleHeadroom, TripartiteLoss
+from vestige.behaviour.tables import headline, summary_lines, tripartite_rows
 from vestige.contracts import Undefined
+from vestige.models.lm_record import LanguageModelRecord
 
 NONE = Undefined(undefined="no adjacent questions")
 
@@ -17,18 +18,62 @@ def checkpoint(forget: Any, adjacent: Any, gap: Any) -> CheckpointBehaviour:
         for name, value in (("delta_f", forget), ("delta_a", adjacent), ("delta_g", NONE), ("b_gap", gap))
     }
     return CheckpointBehaviour.model_construct(
-        label="npo", role="unlearned", loss=TripartiteLoss.model_construct(**losses, relation=NONE)
+        label="npo",
+        role="unlearned",
+        roles=(),
+        tofu=NONE,
+        loss=TripartiteLoss.model_construct(**losses, adjacency_gap=4.0, relation="both positive"),
+    )
+
+
+def record(item: CheckpointBehaviour, *, guessed: tuple[str, ...] = ()) -> BehaviourRecord:
+    rooms = tuple(
+        RoleHeadroom.model_construct(
+            role=role, accuracy=0.2, chance=0.25, passes=False, said=f"{role}: undefined here"
+        )
+        for role in guessed
+    )
+    return BehaviourRecord.model_construct(
+        base=LanguageModelRecord.model_construct(label="base"),
+        base_roles=(),
+        headroom=rooms,
+        checkpoints=(item,),
     )
 
 
 def test_all_three() -> None:
-    said = headline(checkpoint(12.0, 3.0, 9.0))
+    item = checkpoint(12.0, 3.0, 9.0)
+    said = headline(record(item), item)
     assert said.startswith("npo: lost 12.0 % of the base's accuracy on forget questions, 3.0 % on adjacent")
     assert said.endswith("B-Gap 9.0 points.")
 
 
 def test_a_role_without_questions_is_said_once() -> None:
-    said = headline(checkpoint(12.0, NONE, NONE))
+    item = checkpoint(12.0, NONE, NONE)
+    said = headline(record(item), item)
     assert said == (
         "npo: lost 12.0 % of the base's accuracy on forget questions, B-Gap undefined: no adjacent questions."
+    )
+
+
+def test_no_loss_where_the_base_guesses_the_forget_questions() -> None:
+    item = checkpoint(-80.0, 3.0, -83.0)
+    made = record(item, guessed=("forget",))
+    assert headline(made, item) == (
+        "npo: the base 20.0 %, guessing 25.0 %: the base is not shown to know more than a guess, and a loss "
+        "is undefined; lost 3.0 % on adjacent ones."
+    )
+    assert tripartite_rows(made)[1][4:] == (
+        "undefined: the base guesses",
+        "3.0",
+        "undefined: no adjacent questions",
+        "undefined: the base guesses",
+    )
+    assert summary_lines(made) == ["forget: undefined here"]
+
+
+def test_no_gap_where_the_base_guesses_the_adjacent_questions() -> None:
+    item = checkpoint(12.0, -9.0, 21.0)
+    assert headline(record(item, guessed=("adjacent",)), item) == (
+        "npo: lost 12.0 % of the base's accuracy on forget questions, B-Gap undefined: the base guesses."
     )

@@ -31,6 +31,8 @@ from vestige.behaviour.records import (
 )
 from vestige.cli import run
 from vestige.contracts import Estimate, Interval, Undefined
+from vestige.report.footprint.joined import beside, correlation_rows, joined_rows
+from vestige.report.footprint.reader import read_footprint
 
 LABELS = {
     "RMU": (7.0, 48.0, 0.27),
@@ -289,6 +291,9 @@ def test_no_loss_is_said_where_the_base_guesses(folder: Path, tmp_path: Path) ->
     assert page.count("the base guesses") == 2 * len(LABELS)
     assert "forget: a loss of knowledge is undefined here" in page
     assert page.count("+5.0") == len(LABELS)
+    rows = correlation_rows(read_footprint(tmp_path / "footprint.json"), beside(tmp_path))
+    assert [(row.delta_f, row.b_gap) for row in rows] == [(None, None)] * len(LABELS)
+    assert all(row.delta_f is not None for row in joined_rows([folder]))
 
 
 def test_an_attack_that_teaches_the_retrained_model_nothing_cannot_tell(folder: Path, tmp_path: Path) -> None:

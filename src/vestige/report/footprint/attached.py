@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from vestige.attacks.relearn_records import CheckpointRelearning, RelearnRecord, RoleChange
-from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour, Loss, RoleAccuracy, RoleHeadroom
+from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour, Loss, RoleAccuracy
+from vestige.behaviour.stated import guess_words, guessed_roles, stated_loss
 from vestige.behaviour.tables import TOFU_HEADER, summary_lines, tofu_rows
 from vestige.contracts import Interval, Undefined
 from vestige.data.corpora import Role
@@ -22,13 +23,12 @@ from vestige.report.sections import Block, Bullets, Data, Entries, Fold
 from vestige.report.tables import EMPTY, Cell, Column, Row, Table
 from vestige.report.words import count, plain
 
-__all__ = ["extras_of"]
+__all__ = ["QUESTIONS", "extras_of"]
 
 ROLES: tuple[Role, ...] = ("forget", "adjacent", "generic")
-_QUESTIONS = "answers to questions about the removed content"
+QUESTIONS = "answers to questions about the removed content"
 _RELEARNING = "recovery by relearning"
 LEAST_CORRELATED = 3
-_NO_ROOM = Undefined(undefined="the base guesses")
 
 
 def extras_of(
@@ -39,7 +39,7 @@ def extras_of(
     attacked = {item.label: found.attacked(item) for item in record.checkpoints}
     tested = set()
     if found.behaviour is not None:
-        tested.add(_QUESTIONS)
+        tested.add(QUESTIONS)
     if any(item is not None and item.failed is None for item in attacked.values()):
         tested.add(_RELEARNING)
     return Extras(
@@ -64,26 +64,15 @@ def extras_of(
 
 def _behaves(item: CheckpointBehaviour, behaviour: BehaviourRecord) -> str:
     """What was lost; where the base guessed, both accuracies and that a loss is undefined."""
-    loss, guessed = item.loss, _guessed(behaviour)
-    if "forget" in guessed:
-        room = guessed["forget"]
-        own = next((role.accuracy for role in item.roles if role.role == "forget"), None)
-        after = "" if own is None else f"answers {100 * own:.1f} % of the forget questions, "
-        return (
-            f"{after}the base {100 * room.accuracy:.1f} %, guessing {100 * room.chance:.1f} %: the base is "
-            "not shown to know more than a guess, and a loss is undefined"
-        )
+    guess, loss = guess_words(behaviour, item), stated_loss(behaviour, item)
+    if guess is not None:
+        return guess
     if isinstance(loss.delta_f.value, Undefined):
         return plain(loss.delta_f.value)
     text = f"lost {_loss(loss.delta_f)} of its forget accuracy"
-    if isinstance(loss.delta_a.value, float) and "adjacent" not in guessed:
+    if isinstance(loss.delta_a.value, float):
         text += f", {_loss(loss.delta_a)} of the adjacent"
     return text
-
-
-def _guessed(behaviour: BehaviourRecord) -> dict[Role, RoleHeadroom]:
-    """The roles on which the base is not shown to answer better than a guess: no loss is defined there."""
-    return {room.role: room for room in behaviour.headroom if not room.passes}
 
 
 def _beside(label: str, role: str, known: dict[str, bool]) -> str:
@@ -174,7 +163,7 @@ def _class(checkpoint: CheckpointFootprint) -> str:
 
 
 def _behaviour(behaviour: BehaviourRecord, record: FootprintRecord, found: Beside) -> tuple[Block, ...]:
-    guessed = _guessed(behaviour)
+    guessed = guessed_roles(behaviour)
     known = {item.label: found.asked(item) is not None for item in record.checkpoints}
     rows = [
         Row(
@@ -184,22 +173,14 @@ def _behaviour(behaviour: BehaviourRecord, record: FootprintRecord, found: Besid
         )
     ]
     for item in behaviour.checkpoints:
-        loss = item.loss
+        loss = stated_loss(behaviour, item)
         rows.append(
             Row(
                 label=item.label,
                 tag=_beside(item.label, item.role, known),
                 cells=(
                     *_accuracies(item.roles),
-                    *(
-                        lost_cell(_NO_ROOM) if guessed.keys() & roles else _loss_cell(part)
-                        for part, roles in (
-                            (loss.delta_f, {"forget"}),
-                            (loss.delta_a, {"adjacent"}),
-                            (loss.delta_g, {"generic"}),
-                            (loss.b_gap, {"forget", "adjacent"}),
-                        )
-                    ),
+                    *(_loss_cell(part) for part in (loss.delta_f, loss.delta_a, loss.delta_g, loss.b_gap)),
                 ),
             )
         )
@@ -271,7 +252,6 @@ def _loss_cell(item: Loss) -> Cell:
 
 def _way(record: FootprintRecord, found: Beside) -> Iterator[WayRow]:
     by_label = {row.checkpoint: row for row in correlation_rows(record, found)}
-    guessed = found.behaviour is not None and "forget" in _guessed(found.behaviour)
     for checkpoint in record.checkpoints:
         row = by_label.get(checkpoint.label)
         if row is not None:
@@ -279,7 +259,7 @@ def _way(record: FootprintRecord, found: Beside) -> Iterator[WayRow]:
                 checkpoint=row.checkpoint,
                 class_name=_class(checkpoint),
                 moved=row.cofi_f,
-                lost=None if guessed else row.delta_f,
+                lost=row.delta_f,
                 returned=None if row.recovery is None else 100 * row.recovery,
             )
 

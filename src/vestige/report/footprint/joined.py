@@ -10,7 +10,8 @@ from typing import TypeVar
 from vestige.attacks.relearn_records import RECORD as RELEARN
 from vestige.attacks.relearn_records import CheckpointRelearning, RelearnRecord
 from vestige.behaviour.records import RECORD as BEHAVIOUR
-from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour
+from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour, TripartiteLoss
+from vestige.behaviour.stated import stated_loss
 from vestige.contracts import Record, Undefined
 from vestige.files import read_record
 from vestige.footprint.records import CheckpointFootprint, FootprintRecord
@@ -40,6 +41,11 @@ class Beside:
         return next(
             (item for item in self.behaviour.checkpoints if _same(item.label, item.model, checkpoint)), None
         )
+
+    def lost(self, checkpoint: CheckpointFootprint) -> TripartiteLoss | None:
+        """What this very checkpoint lost: undefined on roles whose questions the base guesses."""
+        item = self.asked(checkpoint)
+        return None if item is None or self.behaviour is None else stated_loss(self.behaviour, item)
 
     def attacked(self, checkpoint: CheckpointFootprint) -> CheckpointRelearning | None:
         """The attack on this very checkpoint."""
@@ -86,14 +92,14 @@ def joined_rows(folders: Sequence[Path]) -> list[CorrelationRow]:
 def correlation_rows(record: FootprintRecord, found: Beside) -> list[CorrelationRow]:
     """The footprint's unlearned checkpoints as rows for correlations; a retrained model is none."""
     return [
-        _row(checkpoint, found.asked(checkpoint), found.attacked(checkpoint))
+        _row(checkpoint, found.lost(checkpoint), found.attacked(checkpoint))
         for checkpoint in record.checkpoints
         if checkpoint.role == "unlearned"
     ]
 
 
 def _row(
-    checkpoint: CheckpointFootprint, asked: CheckpointBehaviour | None, attacked: CheckpointRelearning | None
+    checkpoint: CheckpointFootprint, lost: TripartiteLoss | None, attacked: CheckpointRelearning | None
 ) -> CorrelationRow:
     roles = {role.role: role for role in checkpoint.roles}
 
@@ -113,8 +119,8 @@ def _row(
         chess_f=shift("forget", "hessian"),
         recovery=None if change is None else change.change,
         forget_before=None if change is None or not _by_accuracy(attacked) else change.before,
-        delta_f=None if asked is None else _value(asked.loss.delta_f.value),
-        b_gap=None if asked is None else _value(asked.loss.b_gap.value),
+        delta_f=None if lost is None else _value(lost.delta_f.value),
+        b_gap=None if lost is None else _value(lost.b_gap.value),
     )
 
 
