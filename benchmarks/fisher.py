@@ -128,7 +128,7 @@ def vmapped(model: nn.Module, units: Sequence[TokenSequence]) -> None:
 
 
 def with_opacus(model: nn.Module, units: Sequence[TokenSequence]) -> None:
-    """opacus' per-sample gradients."""
+    """opacus' per-sample gradients. Its hooks work in training mode only; the model has no dropout."""
     from opacus import GradSampleModule
 
     targets = target_parameters(model)
@@ -137,13 +137,14 @@ def with_opacus(model: nn.Module, units: Sequence[TokenSequence]) -> None:
     for value in targets.values():
         value.requires_grad_()
     wrapped = GradSampleModule(model, strict=False, loss_reduction="sum")
+    wrapped.train()
     for group in batches(units):
         ids, mask = padded([units[i] for i in group])
         sequence_losses(logits_of(wrapped, ids, mask), ids, mask, "mean").sum().backward()
         for value in targets.values():
             value.grad_sample.square().sum(0)
             value.grad_sample = value.grad = None
-    wrapped.to_standard_module()
+    wrapped.to_standard_module().eval()
 
 
 WAYS: dict[str, Callable[[nn.Module, Sequence[TokenSequence]], None]] = {
