@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
@@ -19,6 +19,7 @@ __all__ = [
     "MMLU_ADJACENT",
     "MMLU_GENERIC",
     "Subject",
+    "check_keys",
     "partition_warnings",
     "question_sets",
     "read_partition",
@@ -83,6 +84,17 @@ def read_partition(sources: Mapping[str, Files], *, per_subject: int | None = No
     _check(found)
     ordered = sorted(found, key=lambda subject: ROLES.index(subject.role))
     return tuple(replace(subject, questions=subject.questions[:per_subject]) for subject in ordered)
+
+
+def check_keys(keys: Iterable[str]) -> None:
+    """Raise InputError where `read_partition` would because of the keys alone, without a file.
+
+    With `mmlu` among them the adjacent topics are those of its file, and are left to `read_partition`.
+    """
+    listed = list(keys)
+    places = [_place(key) for key in listed if key != MMLU]
+    if MMLU not in listed:
+        _refuse_unpaired((role, topic) for role, topic, _ in places)
 
 
 def question_sets(subjects: Sequence[Subject]) -> tuple[QuestionSet, ...]:
@@ -224,10 +236,14 @@ def _check(subjects: Sequence[Subject]) -> None:
                 "write ROLE:TOPIC/SUBJECT=FILE",
             )
         seen[subject.key] = subject.path
-    topics = {
-        role: {subject.topic for subject in subjects if subject.role == role}
-        for role in ("forget", "adjacent")
-    }
+    _refuse_unpaired((subject.role, subject.topic) for subject in subjects)
+
+
+def _refuse_unpaired(places: Iterable[tuple[Role, str]]) -> None:
+    """Raise InputError when forget and adjacent questions are on different topics. places: role, topic."""
+    topics: dict[Role, set[str]] = {"forget": set(), "adjacent": set()}
+    for role, topic in places:
+        topics.setdefault(role, set()).add(topic)
     one, other = topics["forget"], topics["adjacent"]
     if one and other and {ALL} not in (one, other) and one != other:
         raise InputError(

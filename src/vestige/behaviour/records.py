@@ -5,12 +5,13 @@ Accuracies and chances are in [0, 1]; relative losses and gaps in percent and pe
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
 from vestige.contracts import Interval, Record, Undefined
 from vestige.data.corpora import Role
+from vestige.errors import InputError, did_you_mean, shown
 from vestige.metrics.behaviour import GapRelation
 from vestige.metrics.tofu import ForgetQuality
 from vestige.models.lm_record import LanguageModelRecord, MeasuringDtype
@@ -32,11 +33,21 @@ __all__ = [
     "TofuSetName",
     "TofuSettings",
     "TripartiteLoss",
+    "tofu_set_name",
 ]
 
 RECORD = "behaviour.json"
 Engine = Literal["vestige", "lm-eval"]
 TofuSetName = Literal["forget", "retain", "real_authors", "world_facts"]
+
+
+def tofu_set_name(name: str) -> TofuSetName:
+    """TOFU's set of this name. Raises InputError for another."""
+    names: tuple[TofuSetName, ...] = get_args(TofuSetName)
+    for known in names:
+        if known == name:
+            return known
+    raise InputError(f"--tofu {name}", f"the set {shown(name)}", "a set of TOFU", did_you_mean(name, names))
 
 
 class TofuSettings(Record):

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
@@ -20,13 +20,14 @@ from vestige.behaviour.records import (
     TofuSet,
     TofuSetName,
     TofuSettings,
+    tofu_set_name,
 )
 from vestige.behaviour.writing import written_answers
 from vestige.contracts import Interval, Undefined
 from vestige.data.corpora import Corpus, Document
 from vestige.data.files import file_sha256, read_table
 from vestige.data.language_rows import language_rows
-from vestige.errors import InputError, did_you_mean, shown
+from vestige.errors import InputError, shown
 from vestige.footprint.passes import batches, logits_of, measured, padded, token_losses
 from vestige.metrics.tofu import (
     ForgetQuality,
@@ -53,7 +54,6 @@ __all__ = [
     "tofu_set",
 ]
 
-NAMES: tuple[TofuSetName, ...] = get_args(TofuSetName)
 CHOICES: tuple[TofuSetName, ...] = ("real_authors", "world_facts")
 """Sets in which a probability is the answer's share among the choices."""
 NO_ROUGE = "the package rouge-score is not installed: pip install 'vestige[tofu]'"
@@ -94,10 +94,7 @@ def read_tofu(path: str | Path, name: str) -> TofuFile:
 
     Raises InputError: an unknown set, wrong answers that are no list of texts, no row with an answer.
     """
-    if name not in NAMES:
-        raise InputError(
-            f"--tofu {name}", f"the set {shown(name)}", "a set of TOFU", did_you_mean(name, NAMES)
-        )
+    known = tofu_set_name(name)
     path = Path(path)
     table = read_table(path, columns=("question", "answer"))
     rows, empty = [], 0
@@ -114,7 +111,6 @@ def read_tofu(path: str | Path, name: str) -> TofuFile:
         )
     if not rows:
         raise InputError(str(path), f"{empty} rows without an answer", "at least one with", "check the file")
-    known: TofuSetName = next(known for known in NAMES if known == name)
     return TofuFile(known, str(path), file_sha256(path), tuple(rows), empty)
 
 

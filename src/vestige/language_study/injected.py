@@ -21,6 +21,7 @@ from vestige.footprint.injection import inject
 from vestige.footprint.judgements import InjectionGates, InjectionSettings
 from vestige.footprint.questions import answer
 from vestige.footprint.selftest import SelfTestSettings, tiny_base
+from vestige.language_study.checks import TINY
 from vestige.language_study.plan import InjectionPlan
 from vestige.language_study.records import InjectedScores
 from vestige.metrics.oracle import oracle_distance
@@ -28,10 +29,8 @@ from vestige.models.causal_lm import LanguageModel, load_language_model
 from vestige.models.projections import target_parameters
 from vestige.training.sequences import SequenceScorer, still
 
-__all__ = ["TEXTS", "TINY", "Injected", "injected_model", "injected_scores"]
+__all__ = ["TEXTS", "Injected", "injected_model", "injected_scores"]
 
-TINY = "tiny"
-"""A model's name that stands for a tiny one, built and trained on the spot."""
 TEXTS = ("injected-forget", "injected-adjacent", "everyday")
 SCORED_ROWS = 40
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vestige.language_study.plan import LanguagePlan
+from vestige.language_study.plan import LanguagePlan, method_plans
 from vestige.language_study.records import LanguageStudyRecord
-from vestige.methods import METHODS
 
 __all__ = ["outline", "stage_names"]
 
@@ -16,11 +15,7 @@ def stage_names(plan: LanguagePlan) -> list[str]:
     found = ["injection"] if plan.injection is not None else []
     found += ["fine-tuning"] if plan.finetune is not None else []
     found += ["oracle"] if plan.oracle is not None else []
-    if plan.methods == "all":
-        names = [method.name for method in METHODS if method.language is not None]
-    else:
-        names = [method.name for method in plan.methods if not isinstance(method, str)]
-    found += [f"unlearning: {name}" for name in names]
+    found += [f"unlearning: {method.name}" for method in method_plans(plan)]
     found += [
         name
         for name, part in (

@@ -11,6 +11,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from vestige.contracts import Record
 from vestige.errors import InputError, did_you_mean, shown
+from vestige.language_study.checks import check_plan
+from vestige.methods import METHODS
 from vestige.study.source import read_yaml, source_text
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "TrainPlan",
     "language_source",
     "load_language_study",
+    "method_plans",
     "shipped_language_studies",
 ]
 
@@ -119,12 +122,11 @@ class LanguagePlan(Record):
         for name in self.named_texts():
             if name not in self.texts:
                 raise ValueError(f"no text '{name}'; {did_you_mean(name, self.texts)}")
-        if self.methods != "all":
-            labels = [method.name for method in self.methods if isinstance(method, MethodPlan)]
-            if len(set(labels)) < len(labels):
-                raise ValueError("a method twice; give each a label")
-        if self.oracle is not None and self.injection is not None:
-            raise ValueError("an injection brings its own oracle")
+        labels = [method.name for method in method_plans(self)]
+        if len(set(labels)) < len(labels):
+            raise ValueError("a method twice; give each a label")
+        if self.injection is not None and (self.oracle is not None or self.finetune is not None):
+            raise ValueError("an injection brings its own base and oracle")
         return self
 
     def named_texts(self) -> tuple[str, ...]:
@@ -137,6 +139,13 @@ class LanguagePlan(Record):
             found += [*self.behaviour.questions.values(), *self.behaviour.tofu.values()]
         inside = ("injected-forget", "injected-adjacent", "everyday") if self.injection is not None else ()
         return tuple(name for name in dict.fromkeys(found) if name not in inside)
+
+
+def method_plans(plan: LanguagePlan) -> list[MethodPlan]:
+    """The study's methods; of `all`, every method that trains language models."""
+    if plan.methods != "all":
+        return list(plan.methods)
+    return [MethodPlan(method=method.name) for method in METHODS if method.language is not None]
 
 
 def shipped_language_studies() -> dict[str, str]:
@@ -181,6 +190,13 @@ def load_language_study(
     raw = read_yaml(text, subject)
     scales = raw.pop("scales", None) or {}
     if scale is not None:
+        if not isinstance(scales, dict) or not isinstance(scales.get(scale, {}), dict):
+            raise InputError(
+                f"{subject}: scales",
+                shown(str(scales)),
+                "mappings",
+                "write scales: {small: {...}}",
+            )
         if scale not in scales:
             raise InputError(
                 f"{subject}: scales", f"no '{scale}'", "a scale of the file", did_you_mean(scale, scales)
@@ -188,6 +204,7 @@ def load_language_study(
         raw = _merged(raw, scales[scale])
     for name, path in (texts or {}).items():
         known = raw.get("texts") or {}
+        known = known if isinstance(known, dict) else {}
         if name not in known:
             raise InputError("--text", f"the name '{name}'", "a text of the study", did_you_mean(name, known))
         own = known[name] if isinstance(known[name], dict) else {}
@@ -206,6 +223,7 @@ def load_language_study(
             "a study of a language model",
             f"known keys: {', '.join(LanguagePlan.model_fields)}",
         ) from None
+    check_plan(plan, method_plans(plan), subject)
     return plan if folder is None else _placed(plan, folder, set(texts or {}), model is not None)
 
 

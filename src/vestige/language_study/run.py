@@ -13,25 +13,34 @@ from typing import Any, TypeVar
 import torch
 
 import vestige
-from vestige.attacks.relearn_records import RelearnRecord, RelearnSettings
-from vestige.behaviour.records import BehaviourRecord, BehaviourSettings
+from vestige.attacks.relearn_records import RelearnRecord
+from vestige.behaviour.partition import read_partition
+from vestige.behaviour.records import BehaviourRecord
+from vestige.behaviour.tofu import read_tofu
 from vestige.contracts import Record
 from vestige.data.corpora import Role
 from vestige.data.files import file_sha256
 from vestige.errors import Diverged, InputError
 from vestige.files import writable_folder, write_text
 from vestige.footprint.fictitious import Entity, questions
-from vestige.footprint.records import FootprintRecord, FootprintSettings
+from vestige.footprint.records import FootprintRecord
 from vestige.footprint.run import Quiet, Watcher, footprint
-from vestige.language_study.budget import QuestionFile, question_files
+from vestige.language_study.budget import QuestionFile, question_files, read_texts
+from vestige.language_study.checks import (
+    behaviour_settings,
+    check_plan,
+    footprint_settings,
+    forget_names,
+    relearn_settings,
+    retain_of,
+)
 from vestige.language_study.injected import (
-    TINY,
     Injected,
     injected_model,
     injected_scores,
     injection_settings,
 )
-from vestige.language_study.plan import LanguagePlan, MethodPlan
+from vestige.language_study.plan import LanguagePlan, MethodPlan, method_plans
 from vestige.language_study.records import InjectedScores, LanguageStudyRecord, StageRecord
 from vestige.language_study.relearn import relearn
 from vestige.language_study.table import study_rows
@@ -111,13 +120,6 @@ class _Run:
         return [file_sha256(self.files[name]) for name in names]
 
 
-def method_plans(plan: LanguagePlan) -> list[MethodPlan]:
-    """The study's methods; of `all`, every method that trains language models."""
-    if plan.methods != "all":
-        return list(plan.methods)
-    return [MethodPlan(method=method.name) for method in METHODS if method.language is not None]
-
-
 def run_language_study(
     plan: LanguagePlan, root: Path, *, device: str | None = None, watcher: Watcher | None = None
 ) -> LanguageStudyRecord:
@@ -125,19 +127,21 @@ def run_language_study(
 
     Every checkpoint lies in nodes/<kind>-<key>; the same call again takes what is there. Raises InputError.
     """
+    methods = method_plans(plan)
+    check_plan(plan, methods, f"study '{plan.name}'")
     run = _Run(
         plan=plan,
         root=writable_folder(root),
         device=chosen_device(device),
         watcher=watcher or Quiet(),
     )
-    methods = method_plans(plan)
     run.watcher.total = float(len(methods) + sum(_parts(plan).values()))
     for line in (plan.licence, plan.hazard):
         if line:
             run.watcher.say(f"note: {line}")
     for name in plan.named_texts():
         run.files[name] = text_file(name, plan.texts[name], root / "texts")
+    _read_first(run)
     _start(run)
     for method in methods:
         _method(run, method)
@@ -166,6 +170,17 @@ def run_language_study(
     write_text(root / RECORD, record.to_json() + "\n")
     write_text(root / "table.csv", record.to_csv())
     return record
+
+
+def _read_first(run: _Run) -> None:
+    """Read the plan's texts and questions, so that a broken one is refused before hours of training."""
+    plan, part = run.plan, run.plan.behaviour
+    if plan.injection is None:
+        read_texts(_roles(run))
+    if part is not None:
+        read_partition({key: run.files[name] for key, name in part.questions.items()})
+        for key, name in part.tofu.items():
+            read_tofu(run.files[name], key)
 
 
 def _parts(plan: LanguagePlan) -> dict[str, bool]:
@@ -200,10 +215,6 @@ def _start(run: _Run) -> None:
             run.folders |= {"base": str(run.injected.model), "oracle": str(run.injected.oracle)}
             run.keys |= {"base": key, "oracle": f"{key}-oracle"}
         return
-    if plan.model == TINY:
-        raise InputError(
-            f"study '{plan.name}'", "model: tiny", "a model", "tiny goes with an injection alone"
-        )
     kind, location = resolve_backbone(plan.model)
     content = content_hash(location) if kind != "hub" else ""
     run.folders["base"], run.keys["base"] = plan.model, digest("model", plan.model, content)[:16]
@@ -243,10 +254,8 @@ def _method(run: _Run, item: MethodPlan) -> None:
     plan = run.plan
     if "base" not in run.folders:
         return
-    forget = _forget(plan)
-    retain = plan.retain
-    if retain is None and plan.injection is not None:
-        retain = "injected-adjacent"
+    forget = forget_names(plan)
+    retain = retain_of(plan)
     kept = [retain] if isinstance(retain, str) else list((retain or {}).values())
     key = digest(
         "unlearn", run.keys["base"], item.method, item.preset, json.dumps(item.settings), plan.seed,
@@ -278,15 +287,11 @@ def _method(run: _Run, item: MethodPlan) -> None:
         run.folders[item.name], run.keys[item.name] = str(folder), key
 
 
-def _forget(plan: LanguagePlan) -> tuple[str, ...]:
-    return plan.forget or ("injected-forget",)
-
-
 def _roles(run: _Run) -> dict[Role, dict[str, Path]]:
     """Role -> name -> file."""
     plan = run.plan
     named: dict[Role, tuple[str, ...]] = {
-        "forget": _forget(plan),
+        "forget": forget_names(plan),
         "adjacent": plan.adjacent,
         "generic": plan.generic,
     }
@@ -329,7 +334,7 @@ def _measured(
 def _footprint(run: _Run, unlearned: Mapping[str, str]) -> FootprintRecord | None:
     if run.plan.footprint is None:
         return None
-    settings = _settings(FootprintSettings, {"seed": run.plan.seed, **run.plan.footprint}, "footprint")
+    settings = footprint_settings(run.plan)
 
     def make(folder: Path, share: _Share) -> FootprintRecord:
         return footprint(
@@ -353,7 +358,7 @@ def _behaviour(run: _Run, unlearned: Mapping[str, str]) -> BehaviourRecord | Non
         return None
     from vestige.behaviour.run import behaviour
 
-    settings = _settings(BehaviourSettings, {"seed": run.plan.seed, **part.settings}, "behaviour")
+    settings = behaviour_settings(run.plan)
     prints = run.root / "footprint" / "footprint.json"
 
     def make(folder: Path, share: _Share) -> BehaviourRecord:
@@ -378,7 +383,7 @@ def _behaviour(run: _Run, unlearned: Mapping[str, str]) -> BehaviourRecord | Non
 def _relearn(run: _Run, unlearned: Mapping[str, str]) -> RelearnRecord | None:
     if run.plan.relearn is None:
         return None
-    settings = _settings(RelearnSettings, {"seed": run.plan.seed, **run.plan.relearn}, "relearn")
+    settings = relearn_settings(run.plan)
     part = run.plan.behaviour
     asked = dict(part.questions) if part is not None else {}
 
@@ -392,7 +397,7 @@ def _relearn(run: _Run, unlearned: Mapping[str, str]) -> RelearnRecord | None:
             else question_files(
                 {key: run.files[name] for key, name in asked.items()},
                 {name: role for role, own in _roles(run).items() for name in own},
-                per_subject=BehaviourSettings.model_validate(part.settings).per_subject if part else None,
+                per_subject=behaviour_settings(run.plan).per_subject,
             ),
             settings=settings,
             out=folder,
@@ -433,15 +438,6 @@ def _injected(run: _Run, unlearned: Mapping[str, str]) -> dict[str, InjectedScor
             checkpoint = models.get(label) or load_language_model(folder, base=start, label=label)
             found[label] = injected_scores(run.injected, checkpoint, start=start, oracle=oracle)
     return found
-
-
-def _settings(kind: type[Made], values: Mapping[str, Any], part: str) -> Made:
-    from vestige.unlearning.settings import chosen
-
-    try:
-        return chosen(kind, {}, values)
-    except InputError as error:
-        raise InputError(f"{part}: {error.subject}", error.found, error.needed, error.remedy) from None
 
 
 def _caveats(run: _Run) -> Iterator[str]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vestige.data.files import file_sha256
 from vestige.errors import InputError, MissingDependency, did_you_mean
 from vestige.files import reading, write_text
-from vestige.language_study.plan import TextSource
 from vestige.seeds import digest
 
-__all__ = ["joined_text", "text_file"]
+if TYPE_CHECKING:
+    from vestige.language_study.plan import TextSource
+
+__all__ = ["joined_text", "refuse_uncut", "refuse_unjoinable", "text_file"]
 
 _LINES = (".jsonl", ".txt", ".md")
 
@@ -27,13 +29,7 @@ def text_file(name: str, source: TextSource, folder: Path) -> Path:
             path.open("rb").close()
         if source.rows is None and source.start == 0:
             return path
-        if path.suffix.lower() not in _LINES:
-            raise InputError(
-                str(path),
-                f"rows of a {path.suffix} file",
-                "a JSONL or text file",
-                "convert it, or leave rows out",
-            )
+        refuse_uncut(path)
         key = digest(file_sha256(path), source.start, source.rows)[:16]
         made = folder / f"{name}-{key}{path.suffix.lower()}"
         if not made.is_file():
@@ -86,6 +82,23 @@ def _hub(name: str, source: TextSource) -> Iterable[dict[str, Any]]:
         yield {new: row[own] for new, own in source.columns.items()} if source.columns else dict(row)
 
 
+def refuse_uncut(path: Path) -> None:
+    """Raise InputError for a file whose rows cannot be told apart by their lines."""
+    if path.suffix.lower() not in _LINES:
+        raise InputError(
+            str(path),
+            f"rows of a {path.suffix} file",
+            "a JSONL or text file",
+            "convert it or leave rows out",
+        )
+
+
+def refuse_unjoinable(path: Path) -> None:
+    """Raise InputError for a file that cannot be one of several in one JSONL file."""
+    if path.suffix.lower() not in (".jsonl", ".txt"):
+        raise InputError(str(path), f"suffix '{path.suffix}'", "JSONL or text files to join", "convert it")
+
+
 def joined_text(names: Iterable[str], files: Mapping[str, Path], folder: Path) -> Path:
     """One JSONL file of several, one after another. Raises InputError for another format."""
     wanted = list(names)
@@ -98,13 +111,10 @@ def joined_text(names: Iterable[str], files: Mapping[str, Path], folder: Path) -
     lines: list[str] = []
     for name in wanted:
         path = files[name]
+        refuse_unjoinable(path)
         own = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
         if path.suffix.lower() == ".txt":
             own = [json.dumps({"text": line}, ensure_ascii=False) for line in own]
-        elif path.suffix.lower() != ".jsonl":
-            raise InputError(
-                str(path), f"suffix '{path.suffix}'", "JSONL or text files to join", "convert it"
-            )
         lines += [_row(line, str(path)) for line in own]
     write_text(made, "".join(f"{line}\n" for line in lines))
     return made

@@ -1,0 +1,212 @@
+"""What a language study's file gets wrong is refused when it is read, not after training."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vestige.cli import run
+from vestige.errors import InputError
+from vestige.language_study.plan import load_language_study, shipped_language_studies
+
+NAMES = ("a", "b", "near", "everyday-text", "asked", "more", "table")
+
+
+def plan(**changes: Any) -> dict[str, Any]:
+    """A study of one method that is right, with keys in place of its own; None takes a key away."""
+    made: dict[str, Any] = {
+        "kind": "language",
+        "name": "checked",
+        "model": "smollm2",
+        "texts": {name: {"path": f"{name}.jsonl"} for name in NAMES},
+        "forget": ["a"],
+        "adjacent": ["near"],
+        "generic": ["everyday-text"],
+        "retain": "near",
+        "methods": [{"method": "grad_diff"}],
+        "relearn": None,
+    }
+    made |= changes
+    return {key: value for key, value in made.items() if value != "absent"}
+
+
+def study(folder: Path, **changes: Any) -> Path:
+    """The plan as a file."""
+    path = folder / "odd.yaml"
+    path.write_text(yaml.safe_dump(plan(**changes)))
+    return path
+
+
+def method(name: str, **more: Any) -> list[dict[str, Any]]:
+    return [{"method": name, **more}]
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "question topics do not pair": (
+        {"behaviour": {"questions": {"forget:forget": "asked", "adjacent:near": "more"}}},
+        "odd.yaml: behaviour, adjacent questions: found topics 'near'; needed those of the forget questions: "
+        "'forget'; give both roles the same topics, or one of them none",
+    ),
+    "question role": (
+        {"behaviour": {"questions": {"forgot:a": "asked"}}},
+        "odd.yaml: behaviour, questions forgot:a: found the role 'forgot'; needed ROLE[:TOPIC]=FILE; "
+        "did you mean 'forget'?",
+    ),
+    "question topic": ({"behaviour": {"questions": {"forget:": "asked"}}}, "found an empty topic or subject"),
+    "question text": (
+        {"behaviour": {"questions": {"forget": "askd"}}}, "found no text 'askd'; did you mean 'asked'?"
+    ),
+    "nothing asked": ({"behaviour": {"settings": {"draws": 100}}}, "behaviour, questions: found none"),
+    "tofu set": (
+        {"behaviour": {"tofu": {"real_author": "asked"}}},
+        "found the set 'real_author'; needed a set of TOFU; did you mean 'real_authors'?",
+    ),
+    "behaviour key": (
+        {"behaviour": {"questions": {"forget": "asked"}, "settings": {"drws": 100}}},
+        "behaviour, setting 'drws': found no such setting; needed a setting; did you mean 'draws'?",
+    ),
+    "footprint key": ({"footprint": {"unit": 4}}, "footprint, setting 'unit': found no such setting"),
+    "footprint value": ({"footprint": {"units": 0}}, "footprint, setting 'units': found '0'"),
+    "relearn key": (
+        {"relearn": {"learning_rat": 1e-4}},
+        "relearn, setting 'learning_rat': found no such setting; needed a setting; did you mean 'learning_",
+    ),
+    "finetune key": (
+        {"finetune": {"data": ["a", "near"], "settings": {"epoch": 1}}},
+        "finetune, setting 'epoch': found no such setting; needed a setting; did you mean 'epochs'?",
+    ),
+    "finetune text": ({"finetune": {"data": ["nea"]}}, "found no text 'nea'; did you mean 'near'?"),
+    "finetune without text": ({"finetune": {"data": []}}, "finetune, data: found no text"),
+    "oracle key": (
+        {"oracle": {"data": ["near"], "settings": {"lora.rnk": 4}}},
+        "oracle, setting 'lora.rnk': found no such setting; needed a setting; did you mean 'rank'?",
+    ),
+    "oracle on forget text": ({"oracle": {"data": ["near", "a"]}}, "oracle, data: found the forget text 'a'"),
+    "texts that cannot be joined": (
+        {
+            "texts": {**{name: {"path": f"{name}.jsonl"} for name in NAMES}, "b": {"path": "b.md"}},
+            "finetune": {"data": ["a", "b"]},
+        },
+        "b.md: found suffix '.md'; needed JSONL or text files to join",
+    ),
+    "rows of a table": (
+        {
+            "texts": {
+                **{name: {"path": f"{name}.jsonl"} for name in NAMES}, "near": {"path": "x.csv", "rows": 3}
+            }
+        },
+        "texts.near, x.csv: found rows of a .csv file",
+    ),
+    "method name": (
+        {"methods": method("grad_dif")},
+        "method 'grad_dif': found no such name; needed a registered method; did you mean 'grad_diff'?",
+    ),
+    "method of decision models": ({"methods": method("temperature")}, "found a method for decision models"),
+    "method key": (
+        {"methods": method("npo", settings={"bta": 0.1})},
+        "method 'npo', setting 'bta': found no such setting; needed a setting; did you mean 'beta'?",
+    ),
+    "method preset": ({"methods": method("npo", preset="triag")}, "did you mean 'triage'?"),
+    "method topic": (
+        {"methods": method("npo", label="mine", settings={"topic_weights": {"aa": 2.0}})},
+        "method 'mine', setting 'topic_weights': found topic 'aa'; needed a topic of forget; ",
+    ),
+    "no methods": ({"methods": []}, "methods: found none; needed at least one, or all"),
+    "label of the base": ({"methods": method("npo", label="base")}, "methods: found the label 'base'"),
+    "no concept": (
+        {"methods": method("atu")},
+        "method 'atu', topic 'a': found no concept text; needed what ATU reads of every topic; "
+        "write concepts: {a: ...}",
+    ),
+    "no keywords": (
+        {"methods": method("obliviate"), "keywords": {"a": []}},
+        "method 'obliviate', topic 'a': found no keywords; needed what Obliviate reads of every topic; "
+        "write keywords: {a: ...}",
+    ),
+    "no concept for every method": ({"methods": "all", "keywords": {"a": ["w"]}}, "method 'atu', topic 'a'"),
+    "concept of no topic": ({"concepts": {"aa": "x"}}, "concepts: found topic 'aa'; needed a topic"),
+    "no retain text": (
+        {"retain": None}, "method 'grad_diff', topic 'a': found no retain text; needed text that GradDiff"
+    ),
+    "retain text of one topic": (
+        {"forget": ["a", "b"], "retain": {"a": "near"}}, "method 'grad_diff', topic 'b': found no retain text"
+    ),
+    "retain text of no topic": ({"retain": {"c": "near"}}, "retain: found topic 'c'; needed a topic"),
+    "two roles": ({"generic": ["near"]}, "generic: found the text 'near', which is adjacent text too"),
+    "no everyday text": ({"generic": []}, "generic: found no text; needed one for the footprint"),
+    "tiny without injection": ({"model": "tiny"}, "model: found tiny; needed a model"),
+    "injection key": (
+        {"forget": [], "injection": {"settings": {"entitys": 4}}},
+        "injection, setting 'entitys': found no such setting; needed a setting; did you mean 'entities'?",
+    ),
+    "injection with a base": (
+        {"forget": [], "injection": {}, "finetune": {"data": ["near"]}},
+        "an injection brings its own base and oracle",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", sorted(WRONG))
+def test_a_wrong_study_is_refused_when_it_is_read(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes, said = WRONG[case]
+    path = study(tmp_path, **changes)
+    assert run(["study", "run", str(path), "--dry-run", "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.strip().count("\n") == 0
+    assert "--" not in error.split("odd.yaml", 1)[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"behaviour": {"questions": {"forget:a": "asked", "adjacent:a": "more", "generic": "table"}}},
+        {"behaviour": {"questions": {"forget": "asked", "mmlu": "more"}}},
+        {"methods": method("grad_ascent"), "retain": None},
+        {"methods": method("atu"), "concepts": {"a": "a thing"}},
+        {"methods": "all", "concepts": {"a": "a thing"}, "keywords": {"a": ["word"]}},
+        {"generic": [], "footprint": None},
+        {"forget": ["a", "b"], "retain": {"a": "near", "b": "near"}},
+        {"finetune": {"data": ["a", "near"], "settings": {"lora": {"rank": 4}}}},
+    ],
+    ids=["plain", "paired", "mmlu", "no-retain", "concept", "all", "no-footprint", "by-topic", "finetune"],
+)
+def test_a_right_study_is_read(changes: dict[str, Any], tmp_path: Path) -> None:
+    assert load_language_study(study(tmp_path, **changes)).name == "checked"
+
+
+def test_a_wrong_scale_gets_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="scales: found "):
+        load_language_study(study(tmp_path, scales={"small": 3}), scale="small")
+    with pytest.raises(InputError, match="footprint, setting 'unit'"):
+        load_language_study(study(tmp_path, scales={"small": {"footprint": {"unit": 3}}}), scale="small")
+
+
+def test_shipped_studies_are_checked_without_torch() -> None:
+    code = (
+        "import sys\n"
+        "from vestige.language_study.plan import load_language_study, shipped_language_studies\n"
+        "names = list(shipped_language_studies())\n"
+        "found = [load_language_study(name, scale=scale) for name in names for scale in (None, 'small')]\n"
+        "print(len(found), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(2 * len(shipped_language_studies())), "False"]
+
+
+def test_broken_question_files_are_refused_before_training(tmp_path: Path) -> None:
+    module = pytest.importorskip("vestige.language_study.run", reason="the extra 'train' is not installed")
+    for name in NAMES:
+        (tmp_path / f"{name}.jsonl").write_text('{"text": "one two three"}\n')
+    path = study(tmp_path, behaviour={"questions": {"forget": "asked"}}, model=str(tmp_path / "none"))
+    with pytest.raises(InputError, match=r"asked\.jsonl"):
+        module.run_language_study(load_language_study(path), tmp_path / "out")
+    assert not (tmp_path / "out" / "nodes").exists()
