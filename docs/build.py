@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from generated import decisions, footprints, registries, simulated
+from generated import decisions, footprints, languages, registries, simulated
 from generated.base import DOCS, RECORDS
 from generated.store import store
 
@@ -46,6 +46,12 @@ def parts() -> dict[str, Callable[[], str]]:
             made[f"shifts {study}"] = partial(footprints.footprint_shifts, study)
             made[f"classes {study}"] = partial(footprints.footprint_classes, study)
             made[f"figures {study}"] = partial(footprints.figures, study)
+        if (RECORDS / study / "table.csv").is_file():
+            made[f"known facts {study}"] = partial(languages.known_facts, study)
+            made[f"way {study}"] = partial(languages.way, study)
+            made[f"figures {study}"] = partial(footprints.figures, study)
+            if (RECORDS / study / "tofu.csv").is_file():
+                made[f"tofu {study}"] = partial(languages.tofu, study)
         if not (RECORDS / study / "sweep.json").is_file() and not (RECORDS / study / "assessments").is_dir():
             continue
         made[f"displacement {study}"] = partial(decisions.displacement, study)

@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from generated.base import RECORDS
+from vestige.behaviour.records import BehaviourRecord
+from vestige.contracts import Undefined
+from vestige.files import read_record
 from vestige.footprint.records import FootprintRecord
+from vestige.language_study.records import LanguageStudyRecord
+from vestige.report.export import to_csv
+from vestige.report.footprint.attached import extras_of
 from vestige.report.footprint.export import write_footprint_figures
+from vestige.report.footprint.joined import beside
+from vestige.report.footprint.reader import read_footprint
 from vestige.study.store import run_folders
 
 
@@ -84,22 +92,15 @@ def kept(run: Path) -> list[Path]:
 MODULES = 10
 """Most shifted matrices of each text that a stored footprint keeps."""
 DRAWN = ("classes-", "shifts-")
-"""Sections of the page whose drawings are kept."""
+STUDY_DRAWN = ("answers-", "classes-", "shifts-1", "returns-1")
+"""Beginnings of the files whose drawings are kept, of a footprint and of a language study."""
 
 
 def store_footprint(run: Path, commands: Sequence[str], target: Path) -> None:
     """Copy a footprint without documents and most matrices, and its main drawings."""
     text = (run / "footprint.json").read_text(encoding="utf-8")
     record = FootprintRecord.model_validate_json(text)
-    written = write_footprint_figures([record], target / "figures")
-    index = written[-1]
-    for path in written[:-1]:
-        if not path.name.startswith(DRAWN):
-            path.unlink()
-    kept = [
-        line for line in index.read_text(encoding="utf-8").splitlines() if line.startswith(("file", *DRAWN))
-    ]
-    index.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    keep_drawings(write_footprint_figures([record], target / "figures"), DRAWN)
     value = placeless(json.loads(text))
     for checkpoint in value["checkpoints"]:
         for corpus in checkpoint["corpora"]:
@@ -126,9 +127,78 @@ def store_footprint(run: Path, commands: Sequence[str], target: Path) -> None:
     (target / "facts.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
+def shown_score(value: float | Undefined, digits: int = 3) -> str:
+    """A number for a table; a dash where it is undefined."""
+    return "-" if isinstance(value, Undefined) else f"{value:.{digits}f}"
+
+
+def tofu_rows(record: BehaviourRecord) -> list[list[str]]:
+    """Header and a row a model: TOFU's scores of each set, utility, forget quality."""
+    measured = {"base": record.base_tofu, **{item.label: item.tofu for item in record.checkpoints}}
+    rows = [["model"]]
+    for label, found in measured.items():
+        if isinstance(found, Undefined):
+            continue
+        cells = [label]
+        for scores in found.sets:
+            if len(rows) == 1:
+                rows[0].append(f"{scores.name.replace('_', ' ')}: p / ROUGE-L / truth ratio")
+            values = (scores.probability, scores.rouge, scores.truth_ratio)
+            cells.append(" / ".join(shown_score(value, 2) for value in values))
+        quality = found.forget_quality
+        told = "-"
+        if not isinstance(quality, Undefined):
+            told = f"{quality.p:.2g} (n {quality.unlearned}, power {shown_score(quality.power, 2)})"
+        rows.append([*cells, shown_score(found.utility), told])
+    rows[0] += ["model utility", "forget quality p"]
+    return rows
+
+
+def store_language_study(run: Path, commands: Sequence[str], target: Path) -> None:
+    """Copy a language study's table, TOFU's scores and the main drawings of its page."""
+    study = read_record(run / "language-study.json", LanguageStudyRecord, "run the study again")
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "table.csv").write_text((run / "table.csv").read_text(encoding="utf-8"), encoding="utf-8")
+    asked = run / "behaviour" / "behaviour.json"
+    if asked.is_file():
+        rows = tofu_rows(read_record(asked, BehaviourRecord, "run the study again"))
+        if len(rows) > 1:
+            (target / "tofu.csv").write_text(to_csv(rows[0], rows[1:]), encoding="utf-8")
+    path = run / "footprint" / "footprint.json"
+    shifts = read_footprint(path)
+    extras = extras_of(shifts, beside(path), key="f1")
+    keep_drawings(write_footprint_figures([shifts], target / "figures", [extras]), STUDY_DRAWN)
+    settings = shifts.settings
+    facts = {
+        "commands": "; ".join(f"`{command}`" for command in commands),
+        "study": study.about,
+        "base": f"{shifts.parameters:,} measured weights in {shifts.layers} layers",
+        "footprint": f"{settings.subsets} subsets of {settings.units} units, at most {settings.max_length} "
+        f"tokens, seed {settings.seed}",
+        "minutes": ", ".join(
+            f"{stage.name} {stage.seconds / 60:.1f}" for stage in study.stages if not stage.taken
+        ),
+        "machine": f"{shifts.cost.device}, other work beside it: the minutes are no measure of speed",
+    }
+    (target / "facts.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def keep_drawings(written: Sequence[Path], kinds: tuple[str, ...]) -> None:
+    """Of the written drawings and their index, keep those of these sections."""
+    *drawings, index = written
+    for path in drawings:
+        if not path.name.startswith(kinds):
+            path.unlink()
+    lines = index.read_text(encoding="utf-8").splitlines()
+    index.write_text("\n".join(x for x in lines if x.startswith(("file", *kinds))) + "\n", encoding="utf-8")
+
+
 def store(run: Path, commands: Sequence[str]) -> None:
     """Copy what the tables need from a run folder. Texts, row ids and places are in none of it."""
     target = RECORDS / run.name
+    if (run / "language-study.json").is_file():
+        store_language_study(run, commands, target)
+        return
     if (run / "footprint.json").is_file():
         store_footprint(run, commands, target)
         return
