@@ -39,7 +39,7 @@ class Chip:
 class Answers:
     """What comes first about one model: its name, chips, and short answers to questions.
 
-    folded: inside a fold, `open` or not. tag: what stands behind the name.
+    folded: inside a fold. glance: short facts that a fold shows unopened. tag: what stands behind the name.
     """
 
     label: str
@@ -47,7 +47,7 @@ class Answers:
     answers: tuple[tuple[str, str], ...]
     tag: str = ""
     folded: bool = False
-    open: bool = False
+    glance: tuple[str, ...] = ()
     block: str = "answers"
 
 

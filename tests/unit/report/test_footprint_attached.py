@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,34 @@ def test_the_page_shows_what_behaves_and_what_returns(folder: Path, tmp_path: Pa
     assert "<script" not in page
 
 
+def test_every_folded_checkpoint_says_all_at_a_glance(folder: Path, tmp_path: Path) -> None:
+    shifts = read_footprint(folder / "footprint.json")
+    moved = {"bio": 20.0, "cyber": 18.0, "near": 9.0, "far": 0.1}
+    oracle = made.checkpoint("fresh", moved, role="oracle")
+    (tmp_path / "footprint.json").write_text(
+        shifts.model_copy(update={"checkpoints": (*shifts.checkpoints, oracle)}).to_json()
+    )
+    (tmp_path / "behaviour.json").write_text(asked().to_json())
+    record = attack()
+    others = [item for item in record.checkpoints if item.role != "oracle"]
+    relearning = record.model_copy(update={"checkpoints": (*others, relearned("fresh", "oracle", 0.3, 0.1))})
+    (tmp_path / "relearn.json").write_text(relearning.to_json())
+    assert run(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text().replace("\u00a0", " ")
+    lines = dict(
+        re.findall(r'<summary><span class="name">.*?>?(\w+)</.*?class="glance">(.*?)</span></summary>', page)
+    )
+    assert lines["RMU"] == "forget text moved 7.00 % · lost 48.0 % of forget answers · came back +27.0 points"
+    assert "· repaired " in lines["GA"]
+    assert lines["fresh"] == "forget text moved 19.0 % · learned +10.0 points"
+    assert set(lines) == {*LABELS, "fresh"}
+    picture = re.search(
+        r"fresh \(partially-localized, retrained\): moved 19.0 %, lost – %, came back \+10.0", page
+    )
+    assert picture is not None
+    assert "fresh" not in {row.checkpoint for row in joined_rows([tmp_path])}
+
+
 def test_without_records_it_is_said_in_words(folder: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone"
     alone.mkdir()
@@ -288,7 +317,7 @@ def test_no_loss_is_said_where_the_base_guesses(folder: Path, tmp_path: Path) ->
     page = (tmp_path / "report.html").read_text()
     assert page.count("not shown to know more than a guess, and a loss is undefined") == len(LABELS)
     assert "lost 48.0" not in page
-    assert page.count("the base guesses") == 2 * len(LABELS)
+    assert page.count("the base guesses") == 3 * len(LABELS)  # a glance and two cells
     assert "forget: a loss of knowledge is undefined here" in page
     assert page.count("+5.0") == len(LABELS)
     rows = correlation_rows(read_footprint(tmp_path / "footprint.json"), beside(tmp_path))
@@ -306,7 +335,7 @@ def test_an_attack_that_teaches_the_retrained_model_nothing_cannot_tell(folder: 
     )
     assert run(["report", str(tmp_path)]) == 0
     page = (tmp_path / "report.html").read_text()
-    assert "it taught the retrained model nothing either" in page
+    assert "the attack taught the retrained model nothing either, so it shows little" in page
     assert "not in this footprint" in page
 
 

@@ -14,7 +14,7 @@ from vestige.data.corpora import Role
 from vestige.footprint.records import CheckpointFootprint, FootprintRecord
 from vestige.footprint.tables import of_role
 from vestige.language_study.correlations import CorrelationRecord, CorrelationRow, correlation_record, text_of
-from vestige.report.footprint.joined import Beside, correlation_rows
+from vestige.report.footprint.joined import Beside, correlation_rows, joined_row
 from vestige.report.footprint.rows import RegimeRow
 from vestige.report.footprint.sections import Extras
 from vestige.report.footprint.tables import lost_cell, text_cell
@@ -53,6 +53,7 @@ def extras_of(
             for label, item in attacked.items()
             if item is not None and found.relearning is not None
         },
+        glance={item.label: tuple(_glance(item, found)) for item in record.checkpoints},
         regimes=list(_regimes(record, attacked)),
         behaviour=_behaviour(found.behaviour, record, found) if found.behaviour is not None else (),
         relearning=_relearning(found.relearning, record, found) if found.relearning is not None else (),
@@ -101,16 +102,29 @@ def _returns(item: CheckpointRelearning, attack: RelearnRecord) -> str:
     if item.role == "oracle" and item.reading in _OF_ORACLE:
         reading = _OF_ORACLE[item.reading]
     said = reading if change is None else f"{reading}: {_points(change)} points on forget text"
-    if (
-        item.role != "oracle"
-        and item.reading == "no return"
-        and any(
-            other.role == "oracle" and other.failed is None and other.reading == "no return"
-            for other in attack.checkpoints
+    weak = attack.weak(item)
+    return f"{said}; {weak}" if weak else said
+
+
+def _glance(checkpoint: CheckpointFootprint, found: Beside) -> Iterator[str]:
+    """What behaves and what returns, a few words each, where it was tested."""
+    lost, attacked = found.lost(checkpoint), found.attacked(checkpoint)
+    if lost is not None:
+        value = lost.delta_f.value
+        yield (
+            f"loss {plain(value)}"
+            if isinstance(value, Undefined)
+            else f"lost {value:.1f} % of forget answers"
         )
-    ):
-        said += "; it taught the retrained model nothing either, so it cannot tell"
-    return said
+    if attacked is None:
+        return
+    change = attacked.change("forget")
+    if attacked.failed is not None:
+        yield "relearning failed"
+    elif change is not None:
+        word = "repaired" if attacked.reading == "repair" else "came back"
+        word = "learned" if checkpoint.role == "oracle" else word
+        yield f"{word} {100 * change.change:+.1f} points"
 
 
 _READINGS = {
@@ -251,17 +265,16 @@ def _loss_cell(item: Loss) -> Cell:
 
 
 def _way(record: FootprintRecord, found: Beside) -> Iterator[WayRow]:
-    by_label = {row.checkpoint: row for row in correlation_rows(record, found)}
     for checkpoint in record.checkpoints:
-        row = by_label.get(checkpoint.label)
-        if row is not None:
-            yield WayRow(
-                checkpoint=row.checkpoint,
-                class_name=_class(checkpoint),
-                moved=row.cofi_f,
-                lost=row.delta_f,
-                returned=None if row.recovery is None else 100 * row.recovery,
-            )
+        row = joined_row(checkpoint, found)
+        yield WayRow(
+            checkpoint=row.checkpoint,
+            class_name=_class(checkpoint),
+            moved=row.cofi_f,
+            lost=row.delta_f,
+            returned=None if row.recovery is None else 100 * row.recovery,
+            retrained=checkpoint.role == "oracle",
+        )
 
 
 def _relearning(attack: RelearnRecord, record: FootprintRecord, found: Beside) -> tuple[Block, ...]:
@@ -271,7 +284,11 @@ def _relearning(attack: RelearnRecord, record: FootprintRecord, found: Beside) -
         if item.failed is not None:
             cells: tuple[Cell, ...] = (*([Cell(text=EMPTY)] * 4), lost_cell(item.failed))
         else:
-            cells = (*(_change_cell(item.change(role)) for role in ROLES), _beyond(item), _reading(item))
+            cells = (
+                *(_change_cell(item.change(role)) for role in ROLES),
+                _beyond(item),
+                _reading(item, attack),
+            )
         rows.append(Row(label=item.label, tag=_beside(item.label, item.role, known), cells=cells))
     table = Table(
         key="relearning",
@@ -306,8 +323,8 @@ def _beyond(item: CheckpointRelearning) -> Cell:
     return lost_cell(value) if isinstance(value, Undefined) else Cell(text=f"{100 * value:+.1f}")
 
 
-def _reading(item: CheckpointRelearning) -> Cell:
-    return lost_cell(item.reading) if isinstance(item.reading, Undefined) else text_cell(item.said)
+def _reading(item: CheckpointRelearning, attack: RelearnRecord) -> Cell:
+    return lost_cell(item.reading) if isinstance(item.reading, Undefined) else text_cell(attack.said(item))
 
 
 def _budget(attack: RelearnRecord) -> Iterator[tuple[str, str]]:

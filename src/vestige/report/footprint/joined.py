@@ -21,7 +21,7 @@ from vestige.models.lm_record import LanguageModelRecord
 from vestige.report.footprint.reader import footprint_files, read_footprint
 from vestige.study.folder_kinds import refused
 
-__all__ = ["Beside", "beside", "correlation_rows", "joined_rows"]
+__all__ = ["Beside", "beside", "correlation_rows", "joined_row", "joined_rows"]
 
 _MAKES = {BEHAVIOUR: "vestige behaviour ... --out DIR", RELEARN: "vestige attack relearn ... --out DIR"}
 Made = TypeVar("Made", bound=Record)
@@ -92,15 +92,13 @@ def joined_rows(folders: Sequence[Path]) -> list[CorrelationRow]:
 def correlation_rows(record: FootprintRecord, found: Beside) -> list[CorrelationRow]:
     """The footprint's unlearned checkpoints as rows for correlations; a retrained model is none."""
     return [
-        _row(checkpoint, found.lost(checkpoint), found.attacked(checkpoint))
-        for checkpoint in record.checkpoints
-        if checkpoint.role == "unlearned"
+        joined_row(checkpoint, found) for checkpoint in record.checkpoints if checkpoint.role == "unlearned"
     ]
 
 
-def _row(
-    checkpoint: CheckpointFootprint, lost: TripartiteLoss | None, attacked: CheckpointRelearning | None
-) -> CorrelationRow:
+def joined_row(checkpoint: CheckpointFootprint, found: Beside) -> CorrelationRow:
+    """A checkpoint's shifts with what it lost and what came back; None where not measured or undefined."""
+    lost, attacked = found.lost(checkpoint), found.attacked(checkpoint)
     roles = {role.role: role for role in checkpoint.roles}
 
     def shift(role: str, kind: str) -> float | None:

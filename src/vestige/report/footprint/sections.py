@@ -22,6 +22,7 @@ from vestige.report.footprint.details import (
     layers_table,
     modules_table,
 )
+from vestige.report.footprint.drawn import percent
 from vestige.report.footprint.heat import heat_maps, module_maps
 from vestige.report.footprint.rows import RegimeRow, checkpoint_rows, shift_rows
 from vestige.report.footprint.scatter import MARGINAL, localisation, regimes
@@ -63,13 +64,14 @@ MOST_MAPPED = 12
 class Extras:
     """What other records say about the same checkpoints.
 
-    behaves, returns: checkpoint label -> the answer in one line. regimes: relearning attacks. behaviour,
-    relearning: blocks of those sections. way: one picture of all three questions, a row a checkpoint. tested:
-    lines of `not_tested` that these records answer.
+    behaves, returns: checkpoint label -> the answer in one line; glance: both in a few words. regimes:
+    relearning attacks. behaviour, relearning: blocks of those sections. way: one picture of all three
+    questions, a row a checkpoint. tested: lines of `not_tested` that these records answer.
     """
 
     behaves: Mapping[str, str] = field(default_factory=dict)
     returns: Mapping[str, str] = field(default_factory=dict)
+    glance: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     regimes: Sequence[RegimeRow] = ()
     behaviour: Sequence[Block] = ()
     relearning: Sequence[Block] = ()
@@ -104,7 +106,7 @@ def class_chip(name: str, before: str = "") -> Chip:
 
 def _first(record: FootprintRecord, extras: Extras) -> Section:
     blocks: list[Block] = []
-    for place, checkpoint in enumerate(record.checkpoints):
+    for checkpoint in record.checkpoints:
         published, calibrated = checkpoint.published, checkpoint.calibrated
         name = published if isinstance(published, Undefined) else published.name
         chips = [class_chip(str(name), "published:")]
@@ -123,7 +125,7 @@ def _first(record: FootprintRecord, extras: Extras) -> Section:
                     returns=extras.returns.get(checkpoint.label, ""),
                 ),
                 folded=len(record.checkpoints) > _OPEN_ANSWERS,
-                open=place == 0,
+                glance=(*_moved_glance(checkpoint), *extras.glance.get(checkpoint.label, ())),
             )
         )
     if extras.way is not None:
@@ -139,6 +141,12 @@ def _first(record: FootprintRecord, extras: Extras) -> Section:
         )
     )
     return Section("answers", "What moved, and where", "First answers", blocks)
+
+
+def _moved_glance(checkpoint: CheckpointFootprint) -> Iterator[str]:
+    for role in checkpoint.roles:
+        if role.role == "forget" and isinstance(role.fisher.value, float):
+            yield f"forget text moved {percent(role.fisher.value)} %"
 
 
 def _classes(record: FootprintRecord, key: str) -> Section:

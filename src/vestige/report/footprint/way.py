@@ -28,13 +28,15 @@ _TICKS = (0.0, 1.5, 6.0, 25.0, 100.0, 400.0)
 @dataclass(frozen=True, kw_only=True)
 class WayRow:
     """A checkpoint. moved: CoFi on forget text, percent. lost: of the forget accuracy, percent of the base's.
-    returned: by relearning, points. None where not measured."""
+    returned: by relearning, points. None where not measured. retrained: without the forget text, so that what
+    it gains is learned anew."""
 
     checkpoint: str
     class_name: str
     moved: float | None = None
     lost: float | None = None
     returned: float | None = None
+    retrained: bool = False
 
 
 _PARTS: tuple[tuple[str, Callable[[WayRow], float | None]], ...] = (
@@ -45,11 +47,14 @@ _PARTS: tuple[tuple[str, Callable[[WayRow], float | None]], ...] = (
 
 
 def way(rows: Sequence[WayRow], *, key: str) -> Panel | None:
-    """Three columns of marks, a row a checkpoint, by class; None without any loss and any return."""
+    """Three columns of marks, a row a checkpoint, by class, retrained ones last and hollow; None without any
+    loss and any return."""
     if all(row.lost is None for row in rows) and all(row.returned is None for row in rows):
         return None
-    ordered = sorted(rows, key=lambda row: (class_order(row.class_name), row.moved or 0.0))
+    ordered = sorted(rows, key=lambda row: (row.retrained, class_order(row.class_name), row.moved or 0.0))
     items = class_key([row.class_name for row in ordered])
+    if any(row.retrained for row in ordered):
+        items.append(("hollow: retrained", 5, "o", True, False))
     over = 0.2 + 0.2 * key_rows(items, 2)
     height = over + 0.26 * len(ordered) + 0.6
     names, gap, bottom = 1.32, 0.16, 0.52
@@ -90,13 +95,18 @@ def way(rows: Sequence[WayRow], *, key: str) -> Panel | None:
                 axes.plot(
                     [value], [line], marker=class_marker(row.class_name), markersize=6, color=color,
                     linestyle="none", zorder=3, clip_on=False,
+                    markerfacecolor="white" if row.retrained else color,
                 )  # fmt: skip
         said = "; ".join(
-            f"{short(row.checkpoint)} ({row.class_name}): moved {percent(row.moved)} %, lost "
+            f"{short(row.checkpoint)} ({_kind(row)}): moved {percent(row.moved)} %, lost "
             f"{_said(row.lost)} %, came back {_said(row.returned)} points"
             for row in ordered
         )
         return finish(figure, key, CAPTION, f"{said}.")
+
+
+def _kind(row: WayRow) -> str:
+    return f"{row.class_name}, retrained" if row.retrained else row.class_name
 
 
 def _said(value: float | None) -> str:
