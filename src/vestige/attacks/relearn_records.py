@@ -19,6 +19,7 @@ __all__ = [
     "RelearnText",
     "RoleChange",
     "ScoreChange",
+    "beyond",
     "reading_of",
 ]
 
@@ -114,7 +115,7 @@ class CheckpointRelearning(Record):
     """One checkpoint under the attack. failed: why it could not be attacked, else None.
 
     losses: mean training loss of each epoch. weights_sha256: of the trained adapters. beyond_oracle: its
-    change on forget text minus the oracle's, points of the same score.
+    change on forget text minus the oracle's, a share of the same score; of the oracle itself undefined.
     """
 
     label: str
@@ -162,6 +163,22 @@ class RelearnRecord(Record):
     caveats: tuple[str, ...] = ()
     provenance: Annotated[dict[str, Any], Field(default_factory=dict)]
 
+    def said(self, item: CheckpointRelearning) -> str:
+        """A checkpoint's reading in words, with what makes it weak."""
+        weak = self.weak(item)
+        return f"{item.said}; {weak}" if weak else item.said
+
+    def weak(self, item: CheckpointRelearning) -> str:
+        """Why it shows little that nothing returned to a checkpoint: a model that never saw the text learned
+        nothing from the attack either. "" where that is not so."""
+        untaught = any(
+            other.role == "oracle" and other.failed is None and other.reading == "no return"
+            for other in self.checkpoints
+        )
+        if item.role != "unlearned" or item.failed is not None or item.reading != "no return" or not untaught:
+            return ""
+        return "the attack taught the retrained model nothing either, so it shows little"
+
     def checkpoint(self, label: str) -> CheckpointRelearning:
         """The checkpoint of this label. Raises KeyError."""
         for item in self.checkpoints:
@@ -197,6 +214,23 @@ class RelearnRecord(Record):
     def _repr_html_(self) -> str:
         text: str = self.to_frame().to_html(index=False, float_format="{:.3f}".format)
         return text
+
+
+def beyond(item: CheckpointRelearning, oracle: CheckpointRelearning | None) -> CheckpointRelearning:
+    """The checkpoint with its change on forget text beyond the oracle's, or why there is none."""
+    if oracle is None:
+        return item
+    own, theirs = item.change("forget"), oracle.change("forget")
+    value: float | Undefined
+    if item.role == "oracle":
+        value = Undefined(undefined="it is the oracle")
+    elif own is None:
+        value = item.failed or Undefined(undefined="no forget text was scored")
+    elif theirs is None:
+        value = Undefined(undefined="nothing is known of the oracle under the attack")
+    else:
+        value = own.change - theirs.change
+    return item.model_copy(update={"beyond_oracle": value})
 
 
 def reading_of(forget: RoleChange | None, generic: RoleChange | None) -> Reading | Undefined:

@@ -150,12 +150,12 @@ def _questions(values: list[str]) -> dict[str, str]:
 def print_relearning(record: RelearnRecord) -> None:
     """One line a checkpoint, then the caveats."""
     for item in record.checkpoints:
-        typer.echo(f"{item.label} ({item.role}): {relearn_line(item)}")
+        typer.echo(f"{item.label} ({item.role}): {relearn_line(record, item)}")
     for line in record.caveats:
         typer.echo(f"- {line}")
 
 
-def relearn_line(item: Any) -> str:
+def relearn_line(record: RelearnRecord, item: Any) -> str:
     """What relearning did to a checkpoint, in one line."""
     if item.failed is not None:
         return str(item.failed)
@@ -163,7 +163,7 @@ def relearn_line(item: Any) -> str:
     for role in item.roles:
         interval = "" if hasattr(role.low, "undefined") else f" [{role.low:+.3f}, {role.high:+.3f}]"
         parts.append(f"{role.role} {role.before:.3f} to {role.after:.3f} ({role.change:+.3f}{interval})")
-    return f"{item.said}: {'; '.join(parts)}"
+    return f"{record.said(item)}: {'; '.join(parts)}"
 
 
 def correlate(

@@ -21,6 +21,7 @@ from vestige.attacks.relearn_records import (
     RelearnSettings,
     RoleChange,
     ScoreChange,
+    beyond,
     reading_of,
 )
 from vestige.attacks.relearning import attack_weights, budget_sha256, token_log_probs
@@ -131,7 +132,7 @@ def relearn(
         settings=settings,
         steps=steps,
         texts=tuple(budget.texts),
-        checkpoints=tuple(_beyond(item, retrained) for item in found),
+        checkpoints=tuple(beyond(item, retrained) for item in found),
         budget_sha256=budget_sha256(budget.rows, settings),
         draws=DRAWS,
         condition=(
@@ -352,15 +353,6 @@ def _mean(values: Sequence[float]) -> float:
 def _epoch_losses(log: Sequence[Mapping[str, Any]]) -> Iterator[float]:
     for epoch in dict.fromkeys(entry["epoch"] for entry in log):
         yield _mean([float(entry["loss"]) for entry in log if entry["epoch"] == epoch])
-
-
-def _beyond(item: CheckpointRelearning, oracle: CheckpointRelearning | None) -> CheckpointRelearning:
-    """The checkpoint with its change beyond the oracle's."""
-    own = item.change("forget")
-    theirs = oracle.change("forget") if oracle is not None else None
-    if own is None or theirs is None or item.role == "oracle":
-        return item
-    return item.model_copy(update={"beyond_oracle": own.change - theirs.change})
 
 
 def _caveats(budget: Budget, found: Sequence[CheckpointRelearning]) -> Iterator[str]:

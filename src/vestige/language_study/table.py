@@ -78,7 +78,7 @@ def _lost(record: BehaviourRecord | None, label: str) -> dict[str, Any]:
 
 def _returned(record: RelearnRecord | None, label: str) -> dict[str, Any]:
     found = None if record is None else next((c for c in record.checkpoints if c.label == label), None)
-    if found is None:
+    if record is None or found is None:
         return {}
     change = found.change("forget")
     if change is None:
@@ -88,5 +88,5 @@ def _returned(record: RelearnRecord | None, label: str) -> dict[str, Any]:
         "relearn_after": change.after,
         "recovery": change.change,
         "beyond": found.beyond_oracle,
-        "reading": found.said,
+        "reading": record.said(found),
     }

@@ -1,4 +1,4 @@
-"""What a language study's file gets wrong is refused when it is read, not after training."""
+"""What a language study's file gets wrong is refused when it is read; what its tables say of relearning."""
 
 from __future__ import annotations
 
@@ -10,9 +10,21 @@ from typing import Any
 import pytest
 import yaml
 
+from vestige.attacks.relearn_records import (
+    CheckpointRelearning,
+    RelearnRecord,
+    RelearnSettings,
+    RoleChange,
+    beyond,
+    reading_of,
+)
 from vestige.cli import run
+from vestige.cli.relearn import print_relearning
+from vestige.contracts import Undefined
 from vestige.errors import InputError
-from vestige.language_study.plan import load_language_study, shipped_language_studies
+from vestige.language_study.plan import MethodPlan, load_language_study, shipped_language_studies
+from vestige.language_study.table import study_rows
+from vestige.models.lm_record import LanguageModelRecord
 
 NAMES = ("a", "b", "near", "everyday-text", "asked", "more", "table")
 
@@ -210,3 +222,72 @@ def test_broken_question_files_are_refused_before_training(tmp_path: Path) -> No
     with pytest.raises(InputError, match=r"asked\.jsonl"):
         module.run_language_study(load_language_study(path), tmp_path / "out")
     assert not (tmp_path / "out" / "nodes").exists()
+
+
+def relearned(label: str, role: Any, change: float) -> CheckpointRelearning:
+    """A checkpoint whose forget score changed from 0.3 by so much, +- 0.01."""
+    moved = RoleChange(
+        role="forget", before=0.3, after=0.3 + change, change=change, low=change - 0.01, high=change + 0.01
+    )
+    return CheckpointRelearning(
+        label=label,
+        role=role,
+        model=LanguageModelRecord(
+            label=label, location=label, kind="folder", sha256="ab", architecture="X", parameters=1,
+            vocabulary=1, dtype="float32", adds_bos=False,
+        ),
+        roles=(moved,),
+        reading=reading_of(moved, None),
+    )  # fmt: skip
+
+
+def attacked(*changes: tuple[str, Any, float]) -> RelearnRecord:
+    found = [relearned(*change) for change in changes]
+    oracle = next((item for item in found if item.role == "oracle"), None)
+    return RelearnRecord(
+        name="x",
+        settings=RelearnSettings(),
+        steps=1,
+        texts=(),
+        checkpoints=tuple(beyond(item, oracle) for item in found),
+        budget_sha256="",
+        draws=1,
+        condition="",
+        provenance={},
+    )
+
+
+WEAK = "no return; the attack taught the retrained model nothing either, so it shows little"
+
+
+@pytest.mark.parametrize(
+    ("oracle", "said"),
+    [(0.0, WEAK), (0.2, "no return"), (None, "no return")],
+    ids=["untaught", "taught", "no-oracle"],
+)
+def test_no_return_beside_an_oracle_that_learned_nothing(
+    oracle: float | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = attacked(
+        ("base", "base", 0.0),
+        ("npo", "unlearned", 0.0),
+        ("dpo", "unlearned", 0.3),
+        *([("oracle", "oracle", oracle)] if oracle is not None else []),
+    )
+    print_relearning(record)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("base (base): nothing learned: forget")
+    assert lines[1].startswith(f"npo (unlearned): {said}: forget")
+    assert lines[2].startswith("dpo (unlearned): return: forget")
+    folders = {item.label: str(tmp_path) for item in record.checkpoints}
+    rows = {
+        row.label: row
+        for row in study_rows(tmp_path, folders, [MethodPlan(method="npo")], None, None, record, {})
+    }
+    assert rows["npo"].reading == said
+    assert rows["dpo"].reading == "return"
+    if oracle is None:
+        assert rows["npo"].beyond == Undefined(undefined="no oracle was attacked")
+    else:
+        assert rows["npo"].beyond == pytest.approx(-oracle)
+        assert rows["oracle"].beyond == Undefined(undefined="it is the oracle")
