@@ -21,6 +21,7 @@ __all__ = [
     "MethodPlan",
     "TextSource",
     "TrainPlan",
+    "base_label",
     "language_source",
     "load_language_study",
     "method_plans",
@@ -146,6 +147,14 @@ def method_plans(plan: LanguagePlan) -> list[MethodPlan]:
     if plan.methods != "all":
         return list(plan.methods)
     return [MethodPlan(method=method.name) for method in METHODS if method.language is not None]
+
+
+def base_label(plan: LanguagePlan) -> str:
+    """What the base is called: the model's name, and what was done to it before unlearning."""
+    name = Path(plan.model).name or plan.model
+    if plan.injection is not None:
+        return f"{name} with injected facts"
+    return f"{name}, fine-tuned" if plan.finetune is not None else name
 
 
 def shipped_language_studies() -> dict[str, str]:

@@ -40,15 +40,16 @@ from vestige.language_study.injected import (
     injected_scores,
     injection_settings,
 )
-from vestige.language_study.plan import LanguagePlan, MethodPlan, method_plans
+from vestige.language_study.plan import LanguagePlan, MethodPlan, base_label, method_plans
 from vestige.language_study.records import InjectedScores, LanguageStudyRecord, StageRecord
 from vestige.language_study.relearn import relearn
 from vestige.language_study.table import study_rows
 from vestige.language_study.texts import joined_text, text_file
 from vestige.methods import METHODS
 from vestige.models.backbones import content_hash, resolve_backbone
-from vestige.models.causal_lm import load_language_model
+from vestige.models.causal_lm import LanguageModel, load_language_model
 from vestige.models.devices import chosen_device
+from vestige.models.lm_record import MeasuringDtype
 from vestige.seeds import digest
 from vestige.unlearning.run import finetune, unlearn
 
@@ -331,6 +332,13 @@ def _measured(
     return found
 
 
+def _base(run: _Run, dtype: MeasuringDtype) -> LanguageModel:
+    """The base under the name that a reader knows, not the one of its folder."""
+    return load_language_model(
+        run.folders["base"], dtype=dtype, label=base_label(run.plan), device=run.device
+    )
+
+
 def _footprint(run: _Run, unlearned: Mapping[str, str]) -> FootprintRecord | None:
     if run.plan.footprint is None:
         return None
@@ -338,7 +346,7 @@ def _footprint(run: _Run, unlearned: Mapping[str, str]) -> FootprintRecord | Non
 
     def make(folder: Path, share: _Share) -> FootprintRecord:
         return footprint(
-            base=run.folders["base"],
+            base=_base(run, settings.dtype),
             unlearned=dict(unlearned),
             oracle=run.folders.get("oracle"),
             settings=settings,
@@ -363,7 +371,7 @@ def _behaviour(run: _Run, unlearned: Mapping[str, str]) -> BehaviourRecord | Non
 
     def make(folder: Path, share: _Share) -> BehaviourRecord:
         return behaviour(
-            base=run.folders["base"],
+            base=_base(run, settings.dtype),
             models=dict(unlearned),
             oracle=run.folders.get("oracle"),
             questions={key: str(run.files[name]) for key, name in part.questions.items()},

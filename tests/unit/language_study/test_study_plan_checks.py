@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.tiny_lm import save_tiny_llama, tiny_texts, write_corpus
 
 from vestige.attacks.relearn_records import (
     CheckpointRelearning,
@@ -22,7 +23,7 @@ from vestige.cli import run
 from vestige.cli.relearn import print_relearning
 from vestige.contracts import Undefined
 from vestige.errors import InputError
-from vestige.language_study.plan import MethodPlan, load_language_study, shipped_language_studies
+from vestige.language_study.plan import MethodPlan, base_label, load_language_study, shipped_language_studies
 from vestige.language_study.table import study_rows
 from vestige.models.lm_record import LanguageModelRecord
 
@@ -291,3 +292,26 @@ def test_no_return_beside_an_oracle_that_learned_nothing(
     else:
         assert rows["npo"].beyond == pytest.approx(-oracle)
         assert rows["oracle"].beyond == Undefined(undefined="it is the oracle")
+
+
+def test_the_base_has_a_readers_name(tmp_path: Path) -> None:
+    module = pytest.importorskip("vestige.language_study.run", reason="the extra 'train' is not installed")
+    trained = {"data": ["a", "near"]}
+    for changes, name in (
+        ({"model": "meta-llama/Llama-3.2-3B"}, "Llama-3.2-3B"),
+        ({"model": "meta-llama/Llama-3.2-3B", "finetune": trained}, "Llama-3.2-3B, fine-tuned"),
+        ({"model": "smollm2", "injection": {}, "forget": []}, "smollm2 with injected facts"),
+    ):
+        assert base_label(load_language_study(study(tmp_path, **changes))) == name
+    save_tiny_llama(tmp_path / "finetune-adbad1c3b54f1860")
+    for name in ("a", "near", "everyday-text"):
+        write_corpus(tmp_path / f"{name}.jsonl", tiny_texts(8, seed=len(name)))
+    changed = {"units": 2, "subsets": 1, "max_length": 12, "probes": 0, "perplexity_tokens": 0}
+    read = load_language_study(study(tmp_path, finetune=trained, footprint=changed))
+    folder = str(tmp_path / "finetune-adbad1c3b54f1860")
+    state = module._Run(plan=read, root=tmp_path / "out", device="cpu", watcher=module.Quiet())
+    state.files = {name: tmp_path / f"{name}.jsonl" for name in ("a", "near", "everyday-text")}
+    state.folders, state.keys = {"base": folder, "npo": folder}, {"base": "1", "npo": "2"}
+    record = module._footprint(state, {"npo": folder})
+    assert record.base.label == "smollm2, fine-tuned"
+    assert "finetune-adbad1c3b54f1860" not in [record.base.label, *(c.label for c in record.checkpoints)]
