@@ -4,41 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.footprints import model
+
 from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour, Loss, RoleHeadroom, TripartiteLoss
 from vestige.behaviour.tables import headline, summary_lines, tripartite_rows
 from vestige.contracts import Undefined
-from vestige.models.lm_record import LanguageModelRecord
 
 NONE = Undefined(undefined="no adjacent questions")
 
 
 def checkpoint(forget: Any, adjacent: Any, gap: Any) -> CheckpointBehaviour:
-    losses = {
+    losses: dict[str, Any] = {
         name: Loss(value=value, interval=NONE)
         for name, value in (("delta_f", forget), ("delta_a", adjacent), ("delta_g", NONE), ("b_gap", gap))
     }
-    return CheckpointBehaviour.model_construct(
-        label="npo",
-        role="unlearned",
-        roles=(),
-        tofu=NONE,
-        loss=TripartiteLoss.model_construct(**losses, adjacency_gap=4.0, relation="both positive"),
-    )
+    loss = TripartiteLoss(**losses, adjacency_gap=4.0, relation="same sign")
+    fields: dict[str, Any] = {"label": "npo", "role": "unlearned", "roles": (), "tofu": NONE, "loss": loss}
+    return CheckpointBehaviour.model_construct(**fields)
 
 
 def record(item: CheckpointBehaviour, *, guessed: tuple[str, ...] = ()) -> BehaviourRecord:
-    rooms = tuple(
-        RoleHeadroom.model_construct(
-            role=role, accuracy=0.2, chance=0.25, passes=False, said=f"{role}: undefined here"
-        )
+    rooms: list[dict[str, Any]] = [
+        {"role": role, "accuracy": 0.2, "chance": 0.25, "passes": False, "said": f"{role}: undefined here"}
         for role in guessed
-    )
-    return BehaviourRecord.model_construct(
-        base=LanguageModelRecord.model_construct(label="base"),
-        base_roles=(),
-        headroom=rooms,
-        checkpoints=(item,),
-    )
+    ]
+    fields: dict[str, Any] = {
+        "base": model("base"),
+        "base_roles": (),
+        "headroom": tuple(RoleHeadroom.model_construct(**room) for room in rooms),
+        "checkpoints": (item,),
+    }
+    return BehaviourRecord.model_construct(**fields)
 
 
 def test_all_three() -> None:
