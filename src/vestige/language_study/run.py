@@ -326,6 +326,8 @@ def _measured(
     found = _kept(path, mark, key, kind)
     with run.stage(name, key[:16], folder, taken=found is not None) as share:
         if found is None:
+            # Of an older plan in the same folder: what it measured is in the stage's cache.
+            path.unlink(missing_ok=True)
             found = make(folder, share)
             write_text(mark, key + "\n")
     assert found is not None
