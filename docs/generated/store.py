@@ -92,6 +92,8 @@ def kept(run: Path) -> list[Path]:
 MODULES = 10
 """Most shifted matrices of each text that a stored footprint keeps."""
 DRAWN = ("classes-", "shifts-")
+MEASURED = ("footprint", "behaviour", "relearn")
+"""Stages that measure all checkpoints at once."""
 STUDY_DRAWN = ("answers-", "classes-", "shifts-1", "returns-1")
 """Beginnings of the files whose drawings are kept, of a footprint and of a language study."""
 
@@ -176,7 +178,11 @@ def store_language_study(run: Path, commands: Sequence[str], target: Path) -> No
         "footprint": f"{settings.subsets} subsets of {settings.units} units, at most {settings.max_length} "
         f"tokens, seed {settings.seed}",
         "minutes": ", ".join(
-            f"{stage.name} {stage.seconds / 60:.1f}" for stage in study.stages if not stage.taken
+            f"{name} {seconds / 60:.1f}"
+            for name, seconds in (
+                *((f"training {row.label}", row.seconds) for row in study.rows),
+                *((item.name, item.seconds) for item in study.stages if item.name in MEASURED),
+            )
         ),
         "machine": f"{shifts.cost.device}, other work beside it: the minutes are no measure of speed",
     }
