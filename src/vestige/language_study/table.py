@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from vestige.attacks.relearn_records import RelearnRecord
 from vestige.behaviour.records import BehaviourRecord
+from vestige.behaviour.stated import stated_loss
 from vestige.contracts import Undefined
 from vestige.footprint.judgements import CalibratedClass
 from vestige.footprint.records import FootprintRecord
@@ -73,7 +74,10 @@ def _shift(record: FootprintRecord | None, label: str) -> dict[str, Any]:
 
 def _lost(record: BehaviourRecord | None, label: str) -> dict[str, Any]:
     found = None if record is None else next((c for c in record.checkpoints if c.label == label), None)
-    return {} if found is None else {"delta_f": found.loss.delta_f.value, "b_gap": found.loss.b_gap.value}
+    if record is None or found is None:
+        return {}
+    loss = stated_loss(record, found)
+    return {"delta_f": loss.delta_f.value, "b_gap": loss.b_gap.value}
 
 
 def _returned(record: RelearnRecord | None, label: str) -> dict[str, Any]:
