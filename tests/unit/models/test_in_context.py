@@ -117,7 +117,8 @@ def test_options_before_are_seen_and_the_utterance_is_not(trained: SchemaModel) 
         whole = reader.options(options).options
         swapped = reader.options([options[1], options[0], *options[2:]]).options
         fewer = reader.options(options[:3]).options
-    torch.testing.assert_close(fewer, whole[:3], atol=1e-6, rtol=0)  # nothing looks ahead
+    # Nothing looks ahead; sequences of other lengths are summed in another order.
+    torch.testing.assert_close(fewer, whole[:3], atol=1e-5, rtol=0)
     assert float((swapped[[1, 0]] - whole[:2]).abs().max()) > 1e-3
 
 
