@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 pytest.importorskip("torch", reason="the extra 'train' is not installed")
 
@@ -21,6 +22,7 @@ from vestige.language_study import run as module
 from vestige.language_study.outline import outline
 from vestige.language_study.plan import LanguagePlan, load_language_study, shipped_language_studies
 from vestige.language_study.records import LanguageStudyRecord
+from vestige.methods import METHODS
 
 POOL = sorted(set(WORDS))
 STUDIES = sorted(shipped_language_studies())
@@ -150,28 +152,62 @@ def test_a_study_that_is_done_trains_nothing_again(
     assert "to do" not in capsys.readouterr().out
 
 
+METHODS_OF_EVERY_KIND = ("grad_diff", "rmu", "spul", "obliviate")
+"""Of a term, of hidden states, with a phase before and a prompt, with keywords of the study."""
+
+
+def known_facts(folder: Path) -> Path:
+    """The shipped study of known facts at its small scale with four of its methods, a few steps each."""
+    study = yaml.safe_load(shipped_language_studies()["injection"])
+    small = study["scales"]["small"]
+    small["methods"] = [item for item in small["methods"] if item["method"] in METHODS_OF_EVERY_KIND]
+    for item in small["methods"]:
+        item["settings"] |= {"max_steps": 10} | ({"tune_steps": 4} if item["method"] == "spul" else {})
+    small["footprint"] |= {"units": 4, "subsets": 2, "calibrate": False}
+    small["relearn"] |= {"documents": 4, "score_rows": 6}
+    path = folder / "injection.yaml"
+    path.write_text(yaml.safe_dump(study))
+    return path
+
+
 def test_the_known_facts_are_learned_and_every_method_is_measured_against_the_exact_oracle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "run"
-    assert run(["study", "run", "injection", "--scale", "small", "--model", "tiny", "--out", str(out)]) == 0
+    study, out = known_facts(tmp_path), tmp_path / "run"
+    assert run(["study", "run", str(study), "--scale", "small", "--out", str(out)]) == 0
     record = LanguageStudyRecord.model_validate_json((out / "language-study.json").read_text())
     assert record.gates is not None
     assert record.gates.took
     rows = {row.label: row for row in record.rows}
+    assert set(rows) == {"base", "oracle", *METHODS_OF_EVERY_KIND}
     base, oracle = rows["base"].injected, rows["oracle"].injected
     assert base is not None
     assert oracle is not None
-    assert oracle.distance_f == oracle.weights == 0
+    assert oracle.distance_f == oracle.distance_a == oracle.distance_g == oracle.weights == 0
     assert base.weights == 1
     assert base.distance_f > base.distance_g > 0
     assert (base.accuracy_f, oracle.accuracy_f) == (record.gates.injected_f, record.gates.oracle_f)
-    assert {"grad_diff", "npo", "rmu"} <= set(rows)
-    for label in ("grad_diff", "npo", "rmu"):
-        assert rows[label].injected is not None
-        assert isinstance(rows[label].recovery, float)
-    assert "Against the exact oracle" in (out / "report.html").read_text()
+    for label in METHODS_OF_EVERY_KIND:
+        found = rows[label].injected
+        assert found is not None
+        assert 0 < found.distance_f <= 1
+        prompt = label == "spul"
+        assert isinstance(found.weights, Undefined) == prompt
+        assert isinstance(rows[label].recovery, Undefined) == prompt
+    page = (out / "report.html").read_text().replace("\u00a0", " ")
+    assert "Against the exact oracle" in page
+    asked = rows["rmu"].injected
+    assert asked is not None
+    assert f"answers {100 * asked.accuracy_f:.1f} % of the facts to forget" in page
+    assert "answers to questions about the removed content" not in page
     assert "distance_f" in (out / "table.csv").read_text().splitlines()[0]
+
+
+def test_known_facts_name_every_method_of_language_models_at_both_scales() -> None:
+    registered = {method.name for method in METHODS if method.language is not None}
+    for scale in (None, "small"):
+        plan = load_language_study("injection", scale=scale)
+        assert {item.method for item in module.method_plans(plan)} == registered
 
 
 def test_wrong_studies_get_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vestige.contracts import Undefined
-from vestige.language_study.records import CheckpointRow, LanguageStudyRecord
+from vestige.language_study.records import CheckpointRow, InjectedScores, LanguageStudyRecord
+from vestige.report.footprint.attached import QUESTIONS
 from vestige.report.footprint.sections import Extras
 from vestige.report.footprint.tables import lost_cell, text_cell
+from vestige.report.footprint.way import WayRow, way
 from vestige.report.sections import Bullets, Data, Prose
 from vestige.report.tables import EMPTY, Cell, Column, Row, Table
 from vestige.report.words import plain
@@ -16,10 +18,12 @@ __all__ = ["known_table", "with_known_facts"]
 
 
 def with_known_facts(extras: Extras, record: LanguageStudyRecord) -> Extras:
-    """The page's behaviour section with the table of known facts, where the study has any."""
+    """What is known of the facts, where the study has any: each checkpoint's answers, losses and table."""
     table = known_table(record)
     if table is None:
         return extras
+    base = next((row.injected for row in record.rows if row.role == "base"), None)
+    others = [row for row in record.rows if row.role != "base"]
     said = "The forgotten facts were put into the model, so that the model without them is known exactly."
     blocks = [*extras.behaviour, Prose(said), Data(table)]
     gates = record.gates
@@ -27,7 +31,49 @@ def with_known_facts(extras: Extras, record: LanguageStudyRecord) -> Extras:
         blocks.append(
             Bullets([f"undefined: the injection did not take: {plain(line)}" for line in gates.failed])
         )
-    return replace(extras, behaviour=tuple(blocks))
+    return replace(
+        extras,
+        behaves={row.label: _behaves(row, base) for row in others},
+        glance={row.label: (*_glance(row, base), *extras.glance.get(row.label, ())) for row in others},
+        behaviour=tuple(blocks),
+        way=way([_way_row(row, base) for row in others], key="known-way"),
+        tested=extras.tested | {QUESTIONS},
+    )
+
+
+def _behaves(row: CheckpointRow, base: InjectedScores | None) -> str:
+    """A checkpoint's answers on the facts in one line."""
+    found = row.injected
+    if found is None:
+        return "not asked"
+    before = f", {100 * base.accuracy_f:.1f} % before" if base is not None else ""
+    return (
+        f"answers {100 * found.accuracy_f:.1f} % of the facts to forget{before}, "
+        f"{100 * found.accuracy_a:.1f} % of those to keep"
+    )
+
+
+def _lost(row: CheckpointRow, base: InjectedScores | None) -> float | None:
+    """Lost of the answers on the facts to forget, percent of the injected model's."""
+    found = row.injected
+    if found is None or base is None or base.accuracy_f == 0:
+        return None
+    return 100 * (base.accuracy_f - found.accuracy_f) / base.accuracy_f
+
+
+def _glance(row: CheckpointRow, base: InjectedScores | None) -> tuple[str, ...]:
+    lost = _lost(row, base)
+    return () if lost is None else (f"lost {lost:.1f} % of forget answers",)
+
+
+def _way_row(row: CheckpointRow, base: InjectedScores | None) -> WayRow:
+    return WayRow(
+        checkpoint=row.label,
+        class_name="undefined" if row.class_name.startswith("undefined") else row.class_name,
+        moved=None if isinstance(row.cofi_f, Undefined) else row.cofi_f,
+        lost=_lost(row, base),
+        returned=None if isinstance(row.recovery, Undefined) else 100 * row.recovery,
+    )
 
 
 def known_table(record: LanguageStudyRecord) -> Table | None:
@@ -46,14 +92,21 @@ def known_table(record: LanguageStudyRecord) -> Table | None:
             Column(key="distance-a", title="distance, keep", detail="base-2 JS"),
             Column(key="distance-g", title="distance, other text", detail="base-2 JS"),
             Column(key="weights", title="weights", detail="norm left, 1: none undone"),
-            Column(key="class", title="class", numeric=False),
+            Column(key="class", title="class", detail="published thresholds", numeric=False),
+            Column(key="calibrated", title="calibrated class", numeric=False),
             Column(key="recovery", title="came back", detail="points"),
         ),
         rows=tuple(Row(label=row.label, tag=_TAGS.get(row.role, ""), cells=_cells(row)) for row in rows),
     )
 
 
-_TAGS = {"base": "base", "oracle": "exact oracle"}
+_TAGS = {"base": "injected model", "oracle": "exact oracle"}
+
+
+def _points(share: float) -> str:
+    """A change of a share in points; 0 has no sign."""
+    text = f"{100 * share:+.1f}"
+    return text.lstrip("+-") if float(text) == 0 else text
 
 
 def _cells(row: CheckpointRow) -> tuple[Cell, ...]:
@@ -67,5 +120,6 @@ def _cells(row: CheckpointRow) -> tuple[Cell, ...]:
         if isinstance(found.weights, Undefined)
         else Cell(text=f"{found.weights:.3f}"),
         text_cell(row.class_name),
-        Cell(text=EMPTY) if isinstance(row.recovery, Undefined) else Cell(text=f"{100 * row.recovery:+.1f}"),
+        text_cell(row.calibrated),
+        Cell(text=EMPTY) if isinstance(row.recovery, Undefined) else Cell(text=_points(row.recovery)),
     )
