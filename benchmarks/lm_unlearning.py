@@ -11,6 +11,8 @@ Times are processor time: other work on the machine weighs little. Phases before
 from __future__ import annotations
 
 import argparse
+import ctypes
+import ctypes.util
 import multiprocessing
 import resource
 import tempfile
@@ -25,6 +27,19 @@ from common import median, report
 
 SHORT_PHASES = {"align_steps": 4, "tune_steps": 2, "importance_batches": 2}
 """Phases before the loop, where a method has any: they are not timed, but their memory counts."""
+_M_MMAP_THRESHOLD = -3
+"""mallopt's name of the size from which a block is mapped alone."""
+
+
+def give_back_freed() -> None:
+    """Let glibc give freed blocks of 64 KiB and more back at once, so that a peak is of what is in use.
+
+    Else a second pass finds the first one's freed blocks cut up, and the peak grows by what nothing uses.
+    """
+    libc = ctypes.util.find_library("c")
+    mallopt = getattr(ctypes.CDLL(libc), "mallopt", None) if libc else None
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, 2**16)
 
 
 def peak_mb() -> float:
@@ -39,7 +54,8 @@ def random_folder(folder: Path) -> str:
     words = [f"w{i}" for i in range(8000)]
     tokenizer = word_tokenizer(words)
     settings = TinySettings(hidden=256, layers=6, feed_forward=640)
-    tiny_model(len(tokenizer), settings, seed=0).save_pretrained(str(folder))
+    model: Any = tiny_model(len(tokenizer), settings, seed=0)
+    model.save_pretrained(str(folder))
     tokenizer.save_pretrained(str(folder))
     return str(folder)
 
@@ -106,7 +122,8 @@ def measured(model: str, method: str, steps: int, length: int, batch: int) -> di
     for _ in range(steps):
         began = time.process_time()
         for rows in terms:
-            nll(scorer.batch(rows).token_log_probs).backward()
+            loss: Any = nll(scorer.batch(rows).token_log_probs)
+            loss.backward()
         plain.append(time.process_time() - began)
     return {
         "seconds_per_step": median(seconds),
@@ -118,6 +135,7 @@ def measured(model: str, method: str, steps: int, length: int, batch: int) -> di
 
 
 def _answer(pipe: Connection, work: Callable[..., Any], given: tuple[Any, ...]) -> None:
+    give_back_freed()
     pipe.send(work(*given))
     pipe.close()
 
