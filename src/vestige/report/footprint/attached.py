@@ -120,7 +120,7 @@ def _glance(checkpoint: CheckpointFootprint, found: Beside) -> Iterator[str]:
         return
     change = attacked.change("forget")
     if attacked.failed is not None:
-        yield "relearning failed"
+        yield f"relearning {plain(attacked.failed)}"
     elif change is not None:
         word = "repaired" if attacked.reading == "repair" else "came back"
         word = "learned" if checkpoint.role == "oracle" else word
