@@ -150,6 +150,13 @@ def test_a_study_that_is_done_trains_nothing_again(
     assert (tmp_path / "table.csv").read_text() == first
     assert run([*arguments, "--dry-run"]) == 0
     assert "to do" not in capsys.readouterr().out
+    # Another text in the same folder: what is measured on it is measured again, no model is trained.
+    monkeypatch.undo()
+    (tmp_path / "other.jsonl").write_text((work / "text-5.jsonl").read_text())
+    assert run([*arguments, "--text", f"generic={tmp_path / 'other.jsonl'}", "--json"]) == 0
+    record = LanguageStudyRecord.model_validate_json(capsys.readouterr().out)
+    assert [stage.name for stage in record.stages if not stage.taken] == ["footprint", "behaviour", "relearn"]
+    assert (tmp_path / "table.csv").read_text() != first
 
 
 METHODS_OF_EVERY_KIND = ("grad_diff", "rmu", "spul", "obliviate")
