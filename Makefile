@@ -1,4 +1,4 @@
-# make demo   train, unlearn, compare with retraining, and write a report (4 to 5 minutes, after the install)
+# make demo   train, unlearn, compare with retraining, and write a report (3 to 5 minutes, after the install)
 # make test   install what the tests need and run them all
 # make lint   style, types, layers
 PYTHON ?= python3
