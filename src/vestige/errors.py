@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 __all__ = [
     "EXIT_BAD_INPUT",
@@ -18,6 +19,7 @@ __all__ = [
     "did_you_mean",
     "first_five",
     "one_line",
+    "refused_of",
     "shown",
 ]
 
@@ -45,6 +47,15 @@ class InputError(VestigeError):
             one_line(part) for part in (subject, found, needed, remedy)
         )
         super().__init__(f"{self.subject}: found {self.found}; needed {self.needed}; {self.remedy}")
+
+
+@contextmanager
+def refused_of(subject: str) -> Iterator[None]:
+    """Bad input that is found inside is told as one of `subject`: `subject, what it was: found ...`."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{subject}, {error.subject}", error.found, error.needed, error.remedy) from None
 
 
 class MissingDependency(InputError):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -23,7 +22,6 @@ __all__ = [
     "Watcher",
     "checkpoints_of",
     "listed",
-    "named_model",
     "opener",
     "resolvable",
 ]
@@ -122,17 +120,6 @@ def listed(models: ModelSources, *, option: str = "--unlearned") -> dict[str, Mo
             label, number = f"{own} ({number})", number + 1
         found[label] = model
     return found
-
-
-@contextmanager
-def named_model(label: str) -> Iterator[None]:
-    """What is refused inside is refused of this model, and says so."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(
-            f"model '{label}', {error.subject}", error.found, error.needed, error.remedy
-        ) from None
 
 
 def resolvable(*models: ModelSource) -> None:

@@ -16,7 +16,7 @@ import torch
 import vestige
 from vestige.contracts import Undefined
 from vestige.data.corpora import Corpus, Sample
-from vestige.errors import InputError
+from vestige.errors import InputError, refused_of
 from vestige.files import writable_folder, write_text
 from vestige.footprint.assemble import checkpoint_footprint, corpus_footprint, standing_caveats, untested
 from vestige.footprint.cache import Cache, StoredDiagonals
@@ -28,7 +28,6 @@ from vestige.footprint.checkpoints import (
     Watcher,
     checkpoints_of,
     listed,
-    named_model,
     opener,
     resolvable,
 )
@@ -206,7 +205,7 @@ class _Run:
         units = sorted(next(iter(self.samples.values())).subsets[0], key=lambda unit: len(unit.ids))
         some = units[len(units) // 2 :][:2]
         alone = Meter(self.settings, self.meter.cache, World(), self.meter.batch_tokens)
-        with named_model(self.base.record.label):
+        with refused_of(f"model '{self.base.record.label}'"):
             alone.fisher_now(self.base.model, some[:1])  # the first pass of a process is slow
             begin = time.monotonic()
             alone.fisher_now(self.base.model, some)
@@ -217,7 +216,7 @@ class _Run:
         with self._timed("base"):
             for name, subsets in self.subsets.items():
                 self.watcher.stage(f"base on {name}")
-                with named_model(self.base.record.label):
+                with refused_of(f"model '{self.base.record.label}'"):
                     for subset in subsets:
                         self.meter.fisher(self.base, subset)
                     self.floors[name] = [
@@ -245,7 +244,7 @@ class _Run:
                 comparisons: list[Comparison] = []
                 hessians: list[Sums] = []
                 seed = self.settings.seed
-                with named_model(checkpoint.label):
+                with refused_of(f"model '{checkpoint.label}'"):
                     for subset in subsets:
                         if weight_change:
                             keep = self.settings.calibrate and subset.number == 0

@@ -8,8 +8,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from vestige.data.corpora import Role, TokenSequence, truncated
-from vestige.errors import InputError
-from vestige.footprint.checkpoints import named_model
+from vestige.errors import InputError, refused_of
 from vestige.footprint.fisher import Estimator, fisher_diagonal
 from vestige.footprint.hessian import HessianMethod, hessian_diagonal
 from vestige.footprint.judgements import SensitivityRow, SensitivityTable
@@ -127,10 +126,10 @@ def sensitivity(
     for corpus in samples:
         for n in usable:
             progress(f"Fisher on {corpus}: {n} units")
-            with named_model(base.record.label):
+            with refused_of(f"model '{base.record.label}'"):
                 before = fisher(base.model, corpus, n)
             for method, after in checkpoints.items():
-                with named_model(method):
+                with refused_of(f"model '{method}'"):
                     now = fisher(after.model, corpus, n)
                 for subspace, names in part_names.items():
                     if n == whole or subspace == "both":

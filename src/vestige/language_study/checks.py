@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vestige.attacks.relearn_records import RelearnSettings
 from vestige.behaviour.partition import check_keys
 from vestige.behaviour.records import BehaviourSettings, tofu_set_name
-from vestige.errors import InputError, did_you_mean
+from vestige.errors import InputError, did_you_mean, refused_of
 from vestige.footprint.judgements import InjectionSettings
 from vestige.footprint.records import FootprintSettings
 from vestige.language_study.texts import refuse_uncut, refuse_unjoinable
@@ -71,30 +70,21 @@ def retain_of(plan: LanguagePlan) -> str | dict[str, str] | None:
 
 def footprint_settings(plan: LanguagePlan) -> FootprintSettings:
     """The footprint's settings. Raises InputError."""
-    with _part("footprint"):
+    with refused_of("footprint"):
         return chosen(FootprintSettings, {"seed": plan.seed}, plan.footprint or {})
 
 
 def behaviour_settings(plan: LanguagePlan) -> BehaviourSettings:
     """The settings of asking. Raises InputError."""
     own = plan.behaviour.settings if plan.behaviour is not None else {}
-    with _part("behaviour"):
+    with refused_of("behaviour"):
         return chosen(BehaviourSettings, {"seed": plan.seed}, own)
 
 
 def relearn_settings(plan: LanguagePlan) -> RelearnSettings:
     """The attack's settings. Raises InputError."""
-    with _part("relearn"):
+    with refused_of("relearn"):
         return chosen(RelearnSettings, {"seed": plan.seed}, plan.relearn or {})
-
-
-@contextmanager
-def _part(name: str) -> Iterator[None]:
-    """What is refused inside is refused of this part of the plan."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{name}, {error.subject}", error.found, error.needed, error.remedy) from None
 
 
 def _check_texts(plan: LanguagePlan) -> None:
@@ -113,7 +103,7 @@ def _check_texts(plan: LanguagePlan) -> None:
     for name in plan.named_texts():
         source = plan.texts[name]
         if source.path is not None and (source.rows is not None or source.start):
-            with _part(f"texts.{name}"):
+            with refused_of(f"texts.{name}"):
                 refuse_uncut(Path(source.path))
     if plan.footprint is not None and not plan.generic and plan.injection is None:
         raise InputError("generic", "no text", "one for the footprint", "name one, or write footprint: null")
@@ -122,14 +112,14 @@ def _check_texts(plan: LanguagePlan) -> None:
 def _check_training(plan: LanguagePlan) -> None:
     """Fine-tuning, oracle and injection: settings, and texts that can be trained on together."""
     if plan.injection is not None:
-        with _part("injection"):
+        with refused_of("injection"):
             chosen(InjectionSettings, {}, plan.injection.settings)
     elif plan.model == TINY:
         raise InputError("model", "tiny", "a model", "tiny goes with an injection alone")
     for name, part in (("finetune", plan.finetune), ("oracle", plan.oracle)):
         if part is None:
             continue
-        with _part(name):
+        with refused_of(name):
             chosen(FinetuneSettings, {}, part.settings)
             if not part.data:
                 raise InputError("data", "no text", "at least one", "name texts")
@@ -162,7 +152,7 @@ def _check_methods(plan: LanguagePlan, methods: list[MethodPlan]) -> None:
         objective = language_method(item.method)
         use = objective.language
         assert use is not None
-        with _part(f"method '{item.name}'"):
+        with refused_of(f"method '{item.name}'"):
             made = settings_of(objective, item.preset, item.settings)
             for key in TOPIC_SETTINGS:
                 check_topics(f"setting '{key}'", item.settings.get(key) or {}, topics)
@@ -199,7 +189,7 @@ def _check_measures(plan: LanguagePlan) -> None:
     if plan.behaviour is None:
         return
     behaviour_settings(plan)
-    with _part("behaviour"):
+    with refused_of("behaviour"):
         if not plan.behaviour.questions and not plan.behaviour.tofu:
             raise InputError(
                 "questions",
