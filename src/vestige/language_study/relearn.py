@@ -6,6 +6,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +30,7 @@ from vestige.contracts import Interval, Undefined
 from vestige.data.corpora import Role
 from vestige.errors import Diverged, InputError
 from vestige.files import refuse_overwriting, stored_record, writable_folder, write_text
+from vestige.footprint.checkpoints import opener
 from vestige.footprint.questions import answer
 from vestige.footprint.run import Quiet, Watcher
 from vestige.language_study.budget import (
@@ -41,8 +43,7 @@ from vestige.language_study.budget import (
     question_files,
     read_texts,
 )
-from vestige.models.adapters import is_adapter
-from vestige.models.causal_lm import LanguageModel, check_comparable, load_language_model
+from vestige.models.causal_lm import LanguageModel, check_comparable
 from vestige.models.devices import chosen_device
 from vestige.seeds import digest
 from vestige.statistics import DRAWS, ROW_SEEDS, bootstrap_rows, estimate, mean_of
@@ -94,26 +95,23 @@ def relearn(
     )
     folder = writable_folder(Path(out)) if out is not None else None
     watcher.stage("reading the base")
-    first = _opened(base, settings, None, "base", device, four_bit)
+    load = opener(dtype=settings.dtype, revision=None, device=device, four_bit=four_bit)
+    first = load(base, "base", None)
     if not first.weight_change:
         raise InputError("--base", "a prompt encoder", "a model with weights of its own", "name the base")
     budget = budget_of(texts, asked, first.tokenizer, settings)
     steps = min(settings.max_steps, settings.epochs * math.ceil(len(budget.rows) / settings.batch_size))
+
+    def other(source: str | Path | LanguageModel, label: str) -> LanguageModel:
+        model = load(source, label, first)
+        if model is not source:
+            check_comparable(first, model)
+        return model
+
     parts: list[tuple[str, Part, Callable[[], LanguageModel]]] = [("base", "base", lambda: first)]
-    for label, source in models.items():
-        parts.append(
-            (
-                label,
-                "unlearned",
-                lambda source=source, label=label: _opened(  # type: ignore[misc]
-                    source, settings, first, label, device, four_bit
-                ),
-            )
-        )
+    parts += [(label, "unlearned", partial(other, source, label)) for label, source in models.items()]
     if oracle is not None:
-        parts.append(
-            ("oracle", "oracle", lambda: _opened(oracle, settings, first, "oracle", device, four_bit))
-        )
+        parts.append(("oracle", "oracle", partial(other, oracle, "oracle")))
     if len({label for label, _, _ in parts}) < len(parts):
         raise InputError(
             "--model", "a label twice", "one label a model", "write LABEL=MODEL; base and oracle are taken"
@@ -161,30 +159,6 @@ def _refuse_other(path: Path, budget: Budget, settings: RelearnSettings, labels:
     ]
     odd += [f"checkpoint '{item.label}'" for item in old.checkpoints if item.label not in labels]
     refuse_overwriting(path, "another attack", odd)
-
-
-def _opened(
-    source: str | Path | LanguageModel,
-    settings: RelearnSettings,
-    base: LanguageModel | None,
-    label: str,
-    device: str,
-    four_bit: bool,
-) -> LanguageModel:
-    if isinstance(source, LanguageModel):
-        return source
-    adapter = is_adapter(str(source))
-    model = load_language_model(
-        str(source),
-        dtype=settings.dtype,
-        base=base,
-        label=label,
-        device=device,
-        four_bit=four_bit and not adapter,
-    )
-    if base is not None:
-        check_comparable(base, model)
-    return model
 
 
 def _checkpoint(
