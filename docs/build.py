@@ -42,14 +42,14 @@ def parts() -> dict[str, Callable[[], str]]:
     }
     for study in sorted(path.parent.name for path in RECORDS.glob("*/facts.json")):
         made[f"facts {study}"] = partial(decisions.listing, study)
+        if (RECORDS / study / "figures").is_dir():
+            made[f"figures {study}"] = partial(footprints.figures, study)
         if (RECORDS / study / "footprint.json").is_file():
             made[f"shifts {study}"] = partial(footprints.footprint_shifts, study)
             made[f"classes {study}"] = partial(footprints.footprint_classes, study)
-            made[f"figures {study}"] = partial(footprints.figures, study)
         if (RECORDS / study / "table.csv").is_file():
             made[f"known facts {study}"] = partial(languages.known_facts, study)
             made[f"way {study}"] = partial(languages.way, study)
-            made[f"figures {study}"] = partial(footprints.figures, study)
             if (RECORDS / study / "tofu.csv").is_file():
                 made[f"tofu {study}"] = partial(languages.tofu, study)
         if not (RECORDS / study / "sweep.json").is_file() and not (RECORDS / study / "assessments").is_dir():

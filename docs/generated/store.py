@@ -91,9 +91,9 @@ def kept(run: Path) -> list[Path]:
 
 MODULES = 10
 """Most shifted matrices of each text that a stored footprint keeps."""
-DRAWN = ("classes-", "shifts-")
 MEASURED = ("footprint", "behaviour", "relearn")
 """Stages that measure all checkpoints at once."""
+DRAWN = ("classes-", "shifts-")
 STUDY_DRAWN = ("answers-", "classes-", "shifts-1", "returns-1")
 """Beginnings of the files whose drawings are kept, of a footprint and of a language study."""
 
