@@ -169,10 +169,10 @@ def ratio_text(shift: Shift) -> str:
     return signed_text(shift.value) + half
 
 
-def signed_text(value: float) -> str:
-    """Two decimals with their sign, none before zero: `+0.25`, `-0.31`, `0.00`."""
-    text = f"{value:+.2f}"
-    return "0.00" if float(text) == 0 else text
+def signed_text(value: float, digits: int = 2) -> str:
+    """Decimals with their sign, none before zero: `+0.25`, `-0.31`, `0.00`."""
+    text = f"{value:+.{digits}f}"
+    return text.lstrip("+-") if float(text) == 0 else text
 
 
 def of_role(corpus: str, role: str) -> str:

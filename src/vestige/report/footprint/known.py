@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vestige.contracts import Undefined
+from vestige.footprint.tables import signed_text
 from vestige.language_study.records import CheckpointRow, InjectedScores, LanguageStudyRecord
 from vestige.report.footprint.attached import QUESTIONS
 from vestige.report.footprint.sections import Extras
@@ -103,12 +104,6 @@ def known_table(record: LanguageStudyRecord) -> Table | None:
 _TAGS = {"base": "injected model", "oracle": "exact oracle"}
 
 
-def _points(share: float) -> str:
-    """A change of a share in points; 0 has no sign."""
-    text = f"{100 * share:+.1f}"
-    return text.lstrip("+-") if float(text) == 0 else text
-
-
 def _cells(row: CheckpointRow) -> tuple[Cell, ...]:
     found = row.injected
     assert found is not None
@@ -121,5 +116,7 @@ def _cells(row: CheckpointRow) -> tuple[Cell, ...]:
         else Cell(text=f"{found.weights:.3f}"),
         text_cell(row.class_name),
         text_cell(row.calibrated),
-        Cell(text=EMPTY) if isinstance(row.recovery, Undefined) else Cell(text=_points(row.recovery)),
+        Cell(text=EMPTY)
+        if isinstance(row.recovery, Undefined)
+        else Cell(text=signed_text(100 * row.recovery, 1)),
     )
