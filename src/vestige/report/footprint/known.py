@@ -74,6 +74,7 @@ def _way_row(row: CheckpointRow, base: InjectedScores | None) -> WayRow:
         moved=None if isinstance(row.cofi_f, Undefined) else row.cofi_f,
         lost=_lost(row, base),
         returned=None if isinstance(row.recovery, Undefined) else 100 * row.recovery,
+        retrained=row.role == "oracle",
     )
 
 
