@@ -16,6 +16,7 @@ from vestige.statistics.bootstrap import (
     minimum_detectable,
     row_counts,
 )
+from vestige.statistics.crossed import CrossedMean, Part, combined_quantile, crossed_mean
 from vestige.statistics.decision_rules import decide, feasible, replicates
 from vestige.statistics.equivalence import (
     EQUIVALENCE_MARGIN,
@@ -48,7 +49,9 @@ __all__ = [
     "UNIT_SEED_OFFSET",
     "BootstrapResult",
     "Cell",
+    "CrossedMean",
     "HierarchicalResult",
+    "Part",
     "PooledResult",
     "ReplicationResult",
     "auc",
@@ -57,6 +60,8 @@ __all__ = [
     "bootstrap_two_views",
     "bootstrap_units",
     "bootstrap_units_two_views",
+    "combined_quantile",
+    "crossed_mean",
     "decide",
     "difference",
     "equivalent",
