@@ -147,7 +147,7 @@ def test_replication_rule_orders_its_outcomes_as_the_main_table(
     ]
     bounds = [-0.01, 0.01] if fails else [0.01, 0.01]
     left_out = [float(printed["gain_f"]), float(printed["gain_g"])]
-    assert replicates(bounds, left_out, cells) == printed["decision"].lower()
+    assert replicates(bounds, left_out, cells, seeds=2) == printed["decision"].lower()
 
 
 def test_progress_on_the_whole_schema_is_gain_over_displacement(paper: Path) -> None:

@@ -60,19 +60,21 @@ def decide(
 
 
 def replicates(
-    lows: Iterable[float], leave_one_out: Iterable[float], cells_feasible: Iterable[bool]
+    lows: Iterable[float], leave_one_out: Iterable[float], cells_feasible: Iterable[bool], *, seeds: int
 ) -> Replication | Undefined:
     """The replication rule over seeds x bundles.
 
-    lows: lower bounds of the hierarchical intervals of the gain, one a view. leave_one_out: estimates with
-    each seed and each bundle left out, all views. cells_feasible: one a cell. `does not replicate` when a
-    bound or a left-out estimate is not above 0; else `infeasible cell(s)` when a cell is infeasible; else
-    `replicates`.
-    Undefined without a bound, a left-out estimate or a cell: one cell cannot replicate.
+    lows: lower bounds of the intervals of the gain, one a view. leave_one_out: estimates with each seed
+    and each bundle left out, all views. cells_feasible: one a cell. seeds: training seeds among the
+    cells. `does not replicate` when a bound or a left-out estimate is not above 0; else `infeasible
+    cell(s)` when a cell is infeasible; else `replicates`. Undefined below two training seeds: one
+    training run cannot replicate, over however many bundles.
     """
+    if seeds < 2:
+        return Undefined(undefined=f"replication needs at least two training seeds, there is {seeds}")
     bounds, left_out, cells = list(lows), list(leave_one_out), list(cells_feasible)
     if not bounds or not left_out or not cells:
-        return Undefined(undefined="replication needs at least two seeds or two bundles")
+        raise ValueError("a replication of two seeds has bounds, left-out estimates and cells")
     for value in bounds + left_out:
         _check("replication gain", value)
     if not all(value > 0 for value in bounds + left_out):

@@ -1,4 +1,4 @@
-"""Replication over training seeds x bundles: nested bootstrap, leave-one-out, the rule."""
+"""Replication over training seeds x bundles: nested bootstrap as published, crossed interval, the rule."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vestige.contracts import Floats, Interval, Undefined
 from vestige.statistics.bootstrap import DRAWS, LEVEL, unit_sums
+from vestige.statistics.crossed import CrossedMean, crossed_mean
 from vestige.statistics.decision_rules import Replication, replicates
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Cell",
     "HierarchicalResult",
     "ReplicationResult",
+    "crossed_cells",
     "hierarchical_bootstrap",
     "leave_one_out",
     "nested_mean",
@@ -67,11 +69,18 @@ class HierarchicalResult:
 
 @dataclass(frozen=True, eq=False)
 class ReplicationResult:
-    """The replication decision of one method with what it rests on."""
+    """Whether the gain of one method replicates, with what that rests on.
+
+    decision: by the published rule, from the nested intervals f and g. crossed: by the same rule from the
+    lower bounds of crossed_f and crossed_g, which count a unit once however often it recurs.
+    """
 
     decision: Replication | Undefined
+    crossed: Replication | Undefined
     f: HierarchicalResult
     g: HierarchicalResult
+    crossed_f: CrossedMean | Undefined
+    crossed_g: CrossedMean | Undefined
     left_out_f: dict[str, float]
     left_out_g: dict[str, float]
     infeasible: tuple[str, ...]
@@ -152,6 +161,29 @@ def hierarchical_bootstrap(
     )
 
 
+def crossed_cells(cells: Sequence[Cell]) -> CrossedMean | Undefined:
+    """The nested mean with its two-way variance over training seeds and units.
+
+    cells: one a seed x bundle; a bundle has the same units, in the same order, at every seed, and may be
+    missing at some. Weights are those of `nested_mean`: 1 over seeds, bundles of the seed, units of the
+    bundle. Undefined with one seed or one unit: see `crossed_mean`. Raises ValueError for units that differ.
+    """
+    groups = _by_seed(cells)
+    sizes: dict[str, int] = {}
+    for cell in sorted(cells, key=lambda cell: cell.bundle):
+        if sizes.setdefault(cell.bundle, len(cell.unit_gains)) != len(cell.unit_gains):
+            raise ValueError(f"bundle {cell.bundle} needs the same units at every seed")
+    starts = dict(zip(sizes, np.r_[0, np.cumsum(list(sizes.values()))], strict=False))
+    values = np.full((len(groups), sum(sizes.values())), np.nan)
+    weights = np.zeros_like(values)
+    for row, group in enumerate(groups):
+        for cell in group:
+            place = slice(starts[cell.bundle], starts[cell.bundle] + sizes[cell.bundle])
+            values[row, place] = cell.unit_gains
+            weights[row, place] = 1 / (len(group) * sizes[cell.bundle])
+    return crossed_mean(values, weights)
+
+
 def replication(
     cells_f: Sequence[Cell],
     cells_g: Sequence[Cell],
@@ -160,9 +192,11 @@ def replication(
     draws: int = DRAWS,
     level: float = LEVEL,
 ) -> ReplicationResult:
-    """Bootstrap both views and apply the replication rule.
+    """Bounds of both views, nested as published and crossed, and the replication rule on each.
 
     cells_f, cells_g: the same seeds x bundles in the same order; feasible: whether each of those cells is.
+    With one training seed both decisions are undefined: bundles of one training run do not say how another
+    would come out.
     """
     names = [(cell.seed, cell.bundle) for cell in cells_f]
     if names != [(cell.seed, cell.bundle) for cell in cells_g] or len(names) != len(feasible):
@@ -170,10 +204,27 @@ def replication(
     f = hierarchical_bootstrap(cells_f, draws=draws, seed=HIERARCHICAL_SEEDS["F"], level=level)
     g = hierarchical_bootstrap(cells_g, draws=draws, seed=HIERARCHICAL_SEEDS["G"], level=level)
     left_f, left_g = leave_one_out(cells_f), leave_one_out(cells_g)
+    crossed_f, crossed_g = crossed_cells(cells_f), crossed_cells(cells_g)
+
+    def decided(bounds: list[float]) -> Replication | Undefined:
+        return replicates(bounds, [*left_f.values(), *left_g.values()], feasible, seeds=f.seeds)
+
+    crossed: Replication | Undefined
+    if isinstance(crossed_f, Undefined):
+        crossed = crossed_f
+    elif isinstance(crossed_g, Undefined):
+        crossed = crossed_g
+    else:
+        # A difference of two divergences lies in [-1, 1]; a t bound on few seeds need not.
+        bounds = [one.estimate - one.half_width((1 + level) / 2) for one in (crossed_f, crossed_g)]
+        crossed = decided([max(-1.0, bound) for bound in bounds])
     return ReplicationResult(
-        decision=replicates([f.low, g.low], [*left_f.values(), *left_g.values()], feasible),
+        decision=decided([f.low, g.low]),
+        crossed=crossed,
         f=f,
         g=g,
+        crossed_f=crossed_f,
+        crossed_g=crossed_g,
         left_out_f=left_f,
         left_out_g=left_g,
         infeasible=tuple(

@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from vestige.study import audit_numbers as numbers
 from vestige.study.audit_folder import Finding, Folder
@@ -198,6 +199,77 @@ def _nested_draws(cells: Mapping[tuple[str, str], list[float]], draws: int, seed
     return np.asarray(total / len(groups))
 
 
+def _crossed(cells: Mapping[tuple[int, str], list[float]]) -> tuple[float, float] | None:
+    """Bounds of the 95 % interval over crossed seeds and units, None where there is none.
+
+    Dense matrices over the present cells: expectations of quadratic forms are traces of them with the
+    covariance that one source alone gives.
+    """
+    seeds = sorted({seed for seed, _ in cells})
+    per_seed = {one: sum(seed == one for seed, _ in cells) for one in seeds}
+    items = [
+        (seeds.index(seed), (bundle, place), value, 1 / (len(seeds) * per_seed[seed] * len(units)))
+        for (seed, bundle), units in sorted(cells.items())
+        for place, value in enumerate(units)
+    ]
+    names = sorted({name for _, name, _, _ in items})
+    if len(seeds) < 2 or len(names) < 2:
+        return None
+    y, w = (np.array([item[place] for item in items], dtype=float) for place in (2, 3))
+    of_seed = np.array([[item[0] == place for place in range(len(seeds))] for item in items], dtype=float)
+    of_unit = np.array([[item[1] == name for name in names] for item in items], dtype=float)
+    design = np.hstack([of_seed, of_unit])
+    fitted = design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    df = len(y) - int(np.linalg.matrix_rank(design))
+    mean = float(w @ y)
+    forms, frees = [], []
+    for groups in (of_seed, of_unit):
+        weight = groups.T @ w
+        gaps = groups.T * w - np.outer(weight, w)  # one group's weight times (its mean minus the whole's)
+        forms.append(gaps.T @ gaps)
+        free = (np.eye(len(weight)) - weight[:, None]) @ np.diag(weight**2) @ (np.eye(len(weight)) - weight)
+        frees.append(float(np.trace(free) ** 2 / np.trace(free @ free)))
+    sizes = [float(((groups.T @ w) ** 2).sum()) for groups in (of_seed, of_unit)]
+    if df == 0:
+        # Nothing recurs: the groups that hold several cells are independent, and their spread has it all.
+        side = 0 if np.all(of_unit.sum(axis=0) == 1) else 1
+        if side and not np.all(of_seed.sum(axis=0) == 1):
+            return None
+        half = stats.t.ppf(0.975, frees[side]) * math.sqrt(y @ forms[side] @ y / (1 - sizes[side]))
+        return mean - half, mean + half
+    residual = float((y - fitted) @ (y - fitted)) / df
+    loads = np.array(
+        [[np.trace(form @ groups @ groups.T) for groups in (of_seed, of_unit)] for form in forms]
+    )
+    if np.linalg.cond(loads) >= 1e8:
+        return None
+    known = [float(y @ form @ y) - residual * float(np.trace(form)) for form in forms]
+    shared = residual * float(w @ w)
+    parts = [
+        max(0.0, v * size + shared) for v, size in zip(np.linalg.solve(loads, known), sizes, strict=True)
+    ]
+    quantiles = [float(stats.t.ppf(0.975, free)) for free in frees]
+    q = float(np.average(quantiles, weights=parts)) if sum(parts) else max(quantiles)
+    half = q * math.sqrt(max(sum(parts) - shared, *parts))
+    return mean - half, mean + half
+
+
+def _crossed_interval(
+    by_unit: Mapping[tuple[int, str], list[float]], stored: Any, condition: str, found: Finding, place: str
+) -> None:
+    if stored is None:
+        found.unchecked.append(f"{place} is not recorded: a run of an earlier version")
+        return
+    again = _crossed(by_unit)
+    if again is None or "undefined" in stored:
+        found.need(again is None and "undefined" in stored, f"{place} is {again}, recorded {stored}")
+        return
+    same = all(abs(one - stored[end]) <= 1e-9 for one, end in zip(again, ("low", "high"), strict=True))
+    found.need(same, f"{place} is {list(again)}, recorded [{stored['low']!r}, {stored['high']!r}]")
+    told = (stored["draws"], stored["seed"], stored["level"], stored["condition"]) == (0, 0, 0.95, condition)
+    found.need(told and "crossed" in stored["kind"], f"{place}: another level, condition or kind")
+
+
 def _replicated(gains: Cells, view: Any, stored: Any, found: Finding, place: str) -> None:
     by_unit = {key: item.by_unit for key, item in gains.items()}
     again = _nested(by_unit)
@@ -231,6 +303,7 @@ def _replicated(gains: Cells, view: Any, stored: Any, found: Finding, place: str
         kind="hierarchical bootstrap",
         condition=stored["condition"],
     )
+    _crossed_interval(by_unit, view.get("crossed"), stored["condition"], found, f"{place}: crossed interval")
 
 
 def _decision(cells: list[CellTables], method: Any, found: Finding) -> None:
@@ -247,14 +320,19 @@ def _decision(cells: list[CellTables], method: Any, found: Finding) -> None:
             wrong.add(f"seed {cell.seed}, bundle {cell.bundle}")
     found.need(set(method["infeasible"]) == wrong, f"{place}: infeasible cells are {sorted(wrong)}")
     left_out = [value for view in method["views"] for value in view["left_out"].values()]
-    if not left_out:
-        found.need(isinstance(method["decision"], dict), f"{place} is decided from one cell")
-        return
-    bounds = [view["interval"].get("low", -1.0) for view in method["views"]]
-    decision = "infeasible cell(s)" if wrong else "replicates"
-    if min(bounds + left_out) <= 0:
-        decision = "does not replicate"
-    found.need(method["decision"] == decision, f"{place} is '{decision}', recorded '{method['decision']}'")
+    earlier = method.get("crossed") is None
+    if earlier:
+        found.unchecked.append(f"{place}: made before crossed intervals, by an earlier version")
+    for rule, interval in (("decision", "interval"), ("crossed", "crossed"))[: 1 if earlier else 2]:
+        said = method[rule]
+        bounds = [view[interval]["low"] for view in method["views"] if "low" in (view.get(interval) or {})]
+        decision = "infeasible cell(s)" if wrong else "replicates"
+        if not left_out or (len(method["seeds"]) < 2 and not earlier) or len(bounds) < len(method["views"]):
+            decision = "undefined"
+        elif min(bounds + left_out) <= 0:
+            decision = "does not replicate"
+        same = isinstance(said, dict) if decision == "undefined" else said == decision
+        found.need(same, f"{place} by {rule} is '{decision}', recorded '{said}'")
 
 
 def _pooled(gains: Cells, view: Any, stored: Any, found: Finding, place: str) -> None:

@@ -65,6 +65,8 @@ __all__ = ["POOLED", "REPLICATION", "SEEDS", "summarise"]
 REPLICATION, POOLED, SEEDS = (f"summaries/{name}.json" for name in ("replication", "pooled", "seeds"))
 VIEWS: tuple[View, ...] = ("F", "G", "R")
 DELETED: tuple[View, ...] = ("F", "G")
+RULES = 2
+"""Raised when a summary says more, or otherwise, of the same inputs: finished folders then summarise anew."""
 OTHER_ROWS = "other rows: no paired interval"
 
 
@@ -168,7 +170,7 @@ def _assessed(cell: Cell, label: str, assessments: Mapping[str, Assessment]) -> 
 
 def _inputs(store: Store, cells: Sequence[Cell], assessments: Mapping[str, Assessment], draws: int) -> str:
     """Hash of everything that the summaries depend on."""
-    found: list[object] = [draws, sorted(SEED_METRICS.names())]
+    found: list[object] = [RULES, draws, sorted(SEED_METRICS.names())]
     for cell in cells:
         record = assessments.get(cell.assessment)
         nodes = [*_named(cell.fulls), *_named(cell.oracles), *_named(cell.randoms), *cell.unlearned.items()]
@@ -262,10 +264,13 @@ def _replication(
         [is_feasible(judged[key]) is True for key in keys],
         draws=frame.draws,
     )
-    sides = {"F": (result.f, result.left_out_f), "G": (result.g, result.left_out_g)}
+    sides = {
+        "F": (result.f, result.crossed_f, result.left_out_f),
+        "G": (result.g, result.crossed_g, result.left_out_g),
+    }
     views = []
     for view in DELETED:
-        side, left_out = sides[view]
+        side, crossed, left_out = sides[view]
         enough = len(keys) > 1 or len(units[view][0].unit_gains) > 1
         views.append(
             ReplicatedView(
@@ -274,6 +279,7 @@ def _replication(
                 interval=side.interval(frame.condition)
                 if enough
                 else Undefined(undefined="one cell with one unit"),
+                crossed=crossed if isinstance(crossed, Undefined) else crossed.interval(frame.condition),
                 left_out=left_out,
                 cells=tuple(
                     CellGain(
@@ -296,6 +302,7 @@ def _replication(
         seeds=tuple(sorted({seed for seed, _ in keys})),
         bundles=tuple(sorted({bundle for _, bundle in keys})),
         decision=result.decision,
+        crossed=result.crossed,
         views=tuple(views),
         infeasible=result.infeasible,
         missing=tuple(f"seed {seed}, bundle {bundle}" for seed, bundle in sorted(planned - set(keys))),

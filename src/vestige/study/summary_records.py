@@ -36,17 +36,26 @@ class CellGain(Record):
 
 
 class ReplicatedView(Record):
-    """The gain of one view over seeds x bundles. left_out: `seed 17`, `bundle 01` -> the estimate without."""
+    """The gain of one view over seeds x bundles. left_out: `seed 17`, `bundle 01` -> the estimate without.
+
+    interval: the published nested bootstrap. crossed: over training seeds and units, which recur at every
+    seed; None in records made before there was one.
+    """
 
     view: View
     estimate: float
     interval: Interval | Undefined
+    crossed: Interval | Undefined | None = None
     left_out: dict[str, float]
     cells: tuple[CellGain, ...]
 
 
 class MethodReplication(Record):
-    """One method over seeds x bundles. infeasible, missing: cells, as `seed 17, bundle 01`."""
+    """One method over seeds x bundles. infeasible, missing: cells, as `seed 17, bundle 01`.
+
+    decision: the published rule, on the nested bootstrap. crossed: the same rule on the crossed
+    intervals; None in records made before there were any.
+    """
 
     label: str
     method: str
@@ -54,6 +63,7 @@ class MethodReplication(Record):
     seeds: tuple[int, ...]
     bundles: tuple[str, ...]
     decision: Replication | Undefined
+    crossed: Replication | Undefined | None = None
     views: tuple[ReplicatedView, ...]
     infeasible: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()

@@ -7,12 +7,14 @@ import pytest
 
 from vestige.statistics import (
     Cell,
+    CrossedMean,
     hierarchical_bootstrap,
     leave_one_out,
     nested_mean,
     replication,
     unit_means,
 )
+from vestige.statistics.hierarchical import crossed_cells
 
 
 def grid(shift: float = 0.0, seed: int = 0, spread: float = 1.0) -> list[Cell]:
@@ -116,10 +118,50 @@ def test_a_gain_that_one_bundle_carries_does_not_replicate() -> None:
     assert found.decision == "does not replicate"
 
 
-def test_one_cell_is_undefined() -> None:
-    cell = [Cell("17", "01", np.array([0.1, 0.2]))]
-    found = replication(cell, cell, [True], draws=50)
-    assert str(found.decision) == "undefined: replication needs at least two seeds or two bundles"
+@pytest.mark.parametrize("bundles", [("01",), ("01", "02")])
+def test_one_training_seed_is_undefined(bundles: tuple[str, ...]) -> None:
+    cells = [Cell("17", bundle, np.array([0.5, 0.6])) for bundle in bundles]
+    found = replication(cells, cells, [True] * len(cells), draws=50)
+    assert str(found.decision) == "undefined: replication needs at least two training seeds, there is 1"
+    assert "one training run" in str(found.crossed)
+
+
+def test_cells_copied_to_more_seeds_do_not_narrow_the_crossed_interval() -> None:
+    """Ten seeds at which the same four units gain alike tell of other units what one seed tells."""
+    units = np.array([0.1, 0.3, 0.2, 0.5])
+    copied = [Cell(f"{seed:02d}", "01", units) for seed in range(10)]
+    few, many = crossed_cells(copied[:2]), crossed_cells(copied)
+    assert isinstance(few, CrossedMean)
+    assert isinstance(many, CrossedMean)
+    assert many.half_width(0.975) == pytest.approx(few.half_width(0.975))
+    assert many.estimate - many.half_width(0.975) < 0.01  # the four units alone: t with 3 degrees of freedom
+    nested = hierarchical_bootstrap(copied, draws=500, seed=201)
+    assert nested.high - nested.low < 0.4 * (2 * many.half_width(0.975))  # the published rule, as published
+
+
+def test_units_that_recur_do_not_make_a_gain_of_nothing_replicate() -> None:
+    """Units gain around 0, alike at each of five seeds. One view decides, the other gains for certain."""
+    random = np.random.default_rng(7)
+    sure = [Cell(str(seed), "01", np.full(4, 0.5) + 1e-3 * random.random(4)) for seed in range(5)]
+    said = {"published": 0, "crossed": 0}
+    for _ in range(300):
+        units = 0.1 * random.normal(size=4)
+        cells = [Cell(str(seed), "01", units + 0.02 * random.normal(size=4)) for seed in range(5)]
+        found = replication(cells, sure, [True] * 5, draws=100)
+        said["published"] += found.decision == "replicates"
+        said["crossed"] += found.crossed == "replicates"
+    assert said["crossed"] <= 0.025 * 300 + 3 * (0.025 * 0.975 * 300) ** 0.5
+    assert said["published"] > 0.15 * 300  # why the crossed one stands beside it
+
+
+def test_a_missing_bundle_keeps_the_weights_of_the_nested_mean() -> None:
+    cells = [*grid()[:5], *grid()[6:]]
+    found = crossed_cells(cells)
+    assert isinstance(found, CrossedMean)
+    assert found.estimate == pytest.approx(nested_mean(cells))
+    assert (found.seeds, found.units, found.cells) == (3, 12, 32)
+    with pytest.raises(ValueError, match="same units"):
+        crossed_cells([*cells, Cell("42", "03", np.ones(2))])
 
 
 @pytest.mark.parametrize(

@@ -92,13 +92,13 @@ def test_decision_refuses_what_is_no_share(position: int, value: float) -> None:
     ],
 )
 def test_replication_rule(lows: list[float], left_out: list[float], cells: list[bool], outcome: str) -> None:
-    assert replicates(lows, left_out, cells) == outcome
+    assert replicates(lows, left_out, cells, seeds=2) == outcome
 
 
-def test_one_cell_cannot_replicate() -> None:
-    assert isinstance(replicates([0.1, 0.1], [], [True]), Undefined)
+def test_one_training_seed_cannot_replicate() -> None:
+    assert isinstance(replicates([0.1, 0.1], [0.1, 0.2], [True, True], seeds=1), Undefined)
     with pytest.raises(InputError):
-        replicates([math.nan], [0.1], [True])
+        replicates([math.nan], [0.1], [True], seeds=2)
 
 
 def test_one_sided_p_counts_centred_resamples() -> None:

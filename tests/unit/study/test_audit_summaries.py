@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from test_study_audit import edit, fails, reseal
 
-from vestige.study import audit_seeds
+from vestige.statistics import Cell, CrossedMean
+from vestige.statistics.hierarchical import crossed_cells
+from vestige.study import audit_seeds, audit_summaries
 from vestige.study.audit import CHECKS, run_check
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.plan import Plan
@@ -47,6 +50,10 @@ def test_sound_summaries_pass(confirmed_once: Path) -> None:
         (REPLICATION, lambda v: view(v, 1)["interval"].update(high=1.0)),
         (REPLICATION, lambda v: view(v)["interval"].update(seed=9)),
         (REPLICATION, lambda v: view(v)["interval"].update(condition="nothing")),
+        (REPLICATION, lambda v: view(v)["crossed"].update(low=view(v)["crossed"]["low"] + 1e-8)),
+        (REPLICATION, lambda v: view(v)["crossed"].update(kind="row bootstrap")),
+        (REPLICATION, lambda v: view(v).update(crossed={"undefined": "x"})),
+        (REPLICATION, lambda v: v["methods"][0].update(crossed={"undefined": "x"})),
         (REPLICATION, lambda v: view(v)["left_out"].update({"seed 17": 0.0})),
         (REPLICATION, lambda v: view(v)["left_out"].pop("bundle 01")),
         (REPLICATION, lambda v: view(v)["cells"].pop()),
@@ -81,16 +88,47 @@ def test_a_wrong_number_of_the_replication_fails(
     assert not fails(confirmed, "seed-metrics")
 
 
+@pytest.mark.parametrize("rule", ["decision", "crossed"])
 @pytest.mark.parametrize("decision", ["replicates", "does not replicate", "infeasible cell(s)"])
-def test_only_the_right_decision_passes(confirmed: Path, decision: str) -> None:
+def test_only_the_right_decision_passes(confirmed: Path, decision: str, rule: str) -> None:
     changed: list[bool] = []
 
     def change(value: Any) -> None:
-        changed.append(value["methods"][0]["decision"] != decision)
-        value["methods"][0]["decision"] = decision
+        changed.append(value["methods"][0][rule] != decision)
+        value["methods"][0][rule] = decision
 
     edit(confirmed, REPLICATION, change)
     assert fails(confirmed, "replication") == changed[0]
+
+
+def test_the_audit_bounds_crossed_cells_alike_where_some_are_missing() -> None:
+    """Its dense matrices against the product's sums: bundles missing at a seed, units of one seed alone."""
+    random = np.random.default_rng(3)
+    for kept in (lambda seed, bundle: seed + bundle != 4, lambda seed, bundle: seed == bundle):
+        cells = {
+            (seed, f"{bundle:02d}"): list(random.normal(size=2 + bundle))
+            for seed in range(3)
+            for bundle in range(3)
+            if kept(seed, bundle)
+        }
+        again = audit_summaries._crossed(cells)
+        made = crossed_cells([Cell(str(s), b, np.array(units)) for (s, b), units in cells.items()])
+        assert isinstance(made, CrossedMean)
+        interval = made.interval("")
+        assert again == pytest.approx((interval.low, interval.high), abs=1e-10)
+
+
+def test_a_summary_of_an_earlier_version_is_not_called_wrong(confirmed: Path) -> None:
+    def change(value: Any) -> None:
+        for method in value["methods"]:
+            del method["crossed"]
+            for one in method["views"]:
+                del one["crossed"]
+
+    edit(confirmed, REPLICATION, change)
+    found = check(confirmed, "replication")
+    assert found.status == "not checked"
+    assert any("earlier version" in line for line in found.findings)
 
 
 @pytest.fixture(scope="module")

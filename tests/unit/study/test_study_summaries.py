@@ -65,9 +65,9 @@ def test_replication_is_the_nested_mean_of_the_cells(confirmed_once: Path) -> No
             assert view.interval.condition == "training seeds 17, 42; bundles 01, 02"
 
 
-def decided(method: MethodReplication) -> str:
+def decided(method: MethodReplication, interval: str) -> str:
     """The rule in words, from what the record holds."""
-    bounds = [view.interval.low for view in method.views]
+    bounds = [getattr(view, interval).low for view in method.views]
     left_out = [value for view in method.views for value in view.left_out.values()]
     if min(bounds + left_out) <= 0:
         return "does not replicate"
@@ -76,7 +76,8 @@ def decided(method: MethodReplication) -> str:
 
 def test_replication_decisions_follow_the_rule_and_name_infeasible_cells(confirmed_once: Path) -> None:
     for method in replication_of(confirmed_once).methods:
-        assert method.decision == decided(method)
+        assert method.decision == decided(method, "interval")
+        assert method.crossed == decided(method, "crossed")
         wrong = set()
         for seed in (17, 42):
             for bundle in ("01", "02"):
@@ -180,7 +181,8 @@ def test_nothing_in_the_summaries_names_units_or_rows(confirmed_once: Path) -> N
 
 def test_one_seed_and_bundle_has_no_replication(small_once: Any) -> None:
     method = replication_of(small_once.root).methods[0]
-    assert method.decision == Undefined(undefined="replication needs at least two seeds or two bundles")
+    assert method.decision == Undefined(undefined="replication needs at least two training seeds, there is 1")
+    assert method.crossed == Undefined(undefined="one training run: how another would come out is not known")
     pooled = PooledSummary.model_validate_json((small_once.root / POOLED).read_text())
     assert "at least two bundles" in pooled.methods[0].views[0].bundle.undefined
 
