@@ -36,6 +36,7 @@ from vestige.statistics.hierarchical import (
     unit_means,
 )
 from vestige.statistics.multiplicity import holm, intersection_union, one_sided_p
+from vestige.statistics.noise import noise_interval
 from vestige.statistics.pooled import PooledResult, pooled_units, seed_averaged
 from vestige.statistics.ranks import auc, auc_band
 from vestige.statistics.terms import difference, mean_of, ratio_of, value_of
@@ -75,6 +76,7 @@ __all__ = [
     "mean_of",
     "minimum_detectable",
     "nested_mean",
+    "noise_interval",
     "one_sided_p",
     "pooled_units",
     "ratio_of",
