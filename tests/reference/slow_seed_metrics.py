@@ -80,10 +80,15 @@ def u_lira(unlearned: Group, oracle: Group, gold: dict[str, Sequence[int]]) -> f
 def membership(unlearned: Group, gold: dict[str, Sequence[int]]) -> float:
     found = []
     for model in unlearned.values():
-        f, g = (
-            [row[target] for row, target in zip(model[view], gold[view], strict=True)] for view in ("F", "G")
-        )
-        value = auc(f, g)
+        areas, weights = [], []
+        for one in sorted(set(gold["F"]) & set(gold["G"])):
+            f, g = (
+                [row[one] for row, target in zip(model[view], gold[view], strict=True) if target == one]
+                for view in ("F", "G")
+            )
+            areas.append(auc(f, g))
+            weights.append(len(f) * len(g) / (len(f) + len(g) + 1))
+        value = math.fsum(a * w for a, w in zip(areas, weights, strict=True)) / math.fsum(weights)
         found.append(max(value, 1 - value))
     return mean(found)
 

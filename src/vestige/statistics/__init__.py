@@ -38,7 +38,7 @@ from vestige.statistics.hierarchical import (
 from vestige.statistics.multiplicity import holm, intersection_union, one_sided_p
 from vestige.statistics.noise import noise_interval
 from vestige.statistics.pooled import PooledResult, pooled_units, seed_averaged
-from vestige.statistics.ranks import auc, auc_band
+from vestige.statistics.ranks import auc, permuted_auc, stratified_auc
 from vestige.statistics.terms import difference, mean_of, ratio_of, value_of
 
 __all__ = [
@@ -56,7 +56,6 @@ __all__ = [
     "PooledResult",
     "ReplicationResult",
     "auc",
-    "auc_band",
     "bootstrap_rows",
     "bootstrap_two_views",
     "bootstrap_units",
@@ -78,12 +77,14 @@ __all__ = [
     "nested_mean",
     "noise_interval",
     "one_sided_p",
+    "permuted_auc",
     "pooled_units",
     "ratio_of",
     "replicates",
     "replication",
     "row_counts",
     "seed_averaged",
+    "stratified_auc",
     "unit_means",
     "upper_bound",
     "value_of",

@@ -10,7 +10,7 @@ from vestige.metrics import SEED_METRICS
 from vestige.metrics.several.klom import SMOOTHING, margin_divergence
 from vestige.metrics.several.likelihood_ratio import likelihood_ratios
 from vestige.metrics.several.membership import two_sided
-from vestige.statistics.ranks import auc, auc_band
+from vestige.statistics.ranks import auc, permuted_auc
 
 Tables = dict[int, dict[str, np.ndarray]]
 ROWS = {"F": 40, "G": 30, "R": 50}
@@ -92,21 +92,58 @@ def test_auc_of_ties_is_a_half() -> None:
     assert auc([1.0, 2.0], [1.0, 2.0]) == 0.5
     assert (auc([2.0, 3.0], [1.0]), auc([0.0], [1.0, 2.0])) == (1.0, 0.0)
     assert auc([1.0, 2.0], [1.0]) == 0.75
-    band = auc_band(np.ones(12), 5, 7)
-    assert (band.low, band.high) == (0.5, 0.5)  # nothing can vary
+    drawn = permuted_auc(np.ones(12), np.arange(12) < 5, np.zeros(12), draws=20, seed=1)
+    np.testing.assert_allclose(drawn, 0.5)  # nothing can vary
     with pytest.raises(ValueError, match="at least one"):
         auc([], [1.0])
 
 
-def test_the_chance_band_holds_95_percent_of_exchangeable_scores() -> None:
-    rng = np.random.default_rng(5)
-    scores = rng.integers(0, 20, (4000, 70)).astype(float)  # with ties
-    inside = 0
-    for row in scores:
-        band = auc_band(row, 40, 30)
-        inside += band.low <= auc(row[:40], row[40:]) <= band.high
-    # 3 standard errors of a share of 0.95 over 4000 is 0.0103; the normal approximation adds less than 0.005.
-    assert inside / 4000 == pytest.approx(0.95, abs=0.0155)
+def test_the_membership_band_flags_retrained_models_one_time_in_twenty_though_classes_mix_unevenly() -> None:
+    """Models that saw neither view, surer of some classes than of others, which are more frequent in F.
+
+    Pairs of any two rows put such models outside very often, pairs of one class do not.
+    """
+    random = np.random.default_rng(5)
+    metric = SEED_METRICS.get("membership_auc")
+    mix = {"F": np.repeat([0, 1, 2, 3], [24, 24, 8, 8]), "G": np.repeat([0, 1, 2, 3], [6, 6, 18, 18])}
+    flagged = plain = 0
+    for _ in range(200):
+        sure = random.normal(size=4)
+        tables = {}
+        for view, gold in mix.items():
+            p = 1 / (1 + np.exp(-sure[gold] - random.normal(size=len(gold))))
+            tables[view] = np.repeat((1 - p)[:, None] / 3, 4, axis=1)
+            tables[view][np.arange(len(gold)), gold] = p
+        found = metric.compute(SeedModels(gold=mix, unlearned={17: tables}, oracle={}))
+        flagged += found.value > found.chance.high
+        own = [tables[view][np.arange(len(gold)), gold] for view, gold in mix.items()]
+        z = (auc(*own) - 0.5) / np.sqrt((64 + 48 + 1) / (12 * 64 * 48))
+        plain += abs(z) > 1.96
+    assert flagged / 200 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
+    assert plain / 200 > 0.3
+
+
+def test_rows_that_were_memorised_lie_outside_the_membership_band() -> None:
+    """The band can be left: one standard deviation on F alone."""
+    random = np.random.default_rng(6)
+    gold = {"F": np.tile([0, 1], 30), "G": np.tile([0, 1], 20)}
+    tables = {}
+    for view, column in gold.items():
+        p = 1 / (1 + np.exp(-random.normal(size=len(column)) - (view == "F")))
+        tables[view] = np.where(np.arange(2) == column[:, None], p[:, None], 1 - p[:, None])
+    found = SEED_METRICS.get("membership_auc").compute(
+        SeedModels(gold=gold, unlearned={1: tables}, oracle={})
+    )
+    assert found.value > found.chance.high
+    assert "1 of 1 seeds outside" in found.note
+
+
+def test_membership_without_a_shared_class_is_undefined() -> None:
+    gold = {"F": np.zeros(4, dtype=np.intp), "G": np.ones(4, dtype=np.intp)}
+    tables = {1: {view: np.full((4, 2), 0.5) for view in gold}}
+    found = SEED_METRICS.get("membership_auc").compute(SeedModels(gold=gold, unlearned=tables, oracle={}))
+    assert isinstance(found.value, Undefined)
+    assert "no class has rows in both" in found.value.undefined
 
 
 def test_membership_is_two_sided_and_says_its_numbers() -> None:
@@ -127,9 +164,9 @@ def test_membership_is_two_sided_and_says_its_numbers() -> None:
         assert "40 members (F), 30 non-members" in found.note
         assert "1 of 1 seeds outside" in found.note
         assert found.rows == {"F": 40, "G": 30}
-    assert two_sided(0.3) == two_sided(0.7) == 0.7
+    np.testing.assert_allclose(two_sided(np.array([0.3, 0.7])), 0.7)
     chance = SEED_METRICS.get("membership_auc").compute(seen)
-    assert chance.chance.low <= min(chance.by_seed.values())
+    assert chance.chance.low == 0.5
     assert set(chance.beside) == {"oracle"}
 
 
