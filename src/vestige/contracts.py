@@ -259,13 +259,16 @@ class SeedEstimate(Record):
     """A number about a method over several training seeds of one request.
 
     value: over all seeds, or Undefined. by_seed: training seed -> value, where single seeds have one.
-    chance: where the value would lie if there were nothing to find; says how it was made. beside: values of
-    other models or parts, by name. seeds: role -> models used; rows: view -> rows used.
+    chance: where the value would lie if there were nothing to find; says how it was made. power: how
+    often a difference of half a standard deviation would leave the chance band with as many models, where
+    the metric says; in [0, 1]. beside: values of other models or parts, by name. seeds: role -> models
+    used; rows: view -> rows used.
     """
 
     value: float | Undefined
     by_seed: dict[str, float] = Field(default_factory=dict)
     chance: Interval | Undefined | None = None
+    power: float | None = None
     beside: dict[str, float] = Field(default_factory=dict)
     seeds: dict[str, int] = Field(default_factory=dict)
     rows: dict[str, int] = Field(default_factory=dict)

@@ -243,6 +243,37 @@ def _band(
     found.need(same, f"{place}: the chance band is [{low!r}, {high!r}]")
 
 
+def _power(
+    statistic: Callable[[Array, Array], float],
+    sides: tuple[Array, Array],
+    item: Any,
+    found: Finding,
+    place: str,
+    *,
+    seed: int,
+) -> None:
+    """Share of relabelled, centred models that leave the band once one side is moved by half a deviation."""
+    if item.get("power") is None:
+        found.unchecked.append(f"{place}: no power, a run of an earlier version")
+        return
+    centred = [side - side.mean(axis=0) for side in sides]
+    centred = [side * math.sqrt(len(side) / (len(side) - 1)) for side in centred]
+    models = np.vstack(centred)
+    half = np.sqrt((models * models).sum(axis=0) / len(models)) / 2
+    random = np.random.default_rng(seed)
+    null, moved = np.empty(RELABELLINGS), np.empty(RELABELLINGS)
+    for draw in range(RELABELLINGS):
+        order = random.permutation(len(models))
+        first, second = models[order[: len(sides[0])]], models[order[len(sides[0]) :]]
+        null[draw], moved[draw] = statistic(first, second), statistic(first + half, second)
+    high = numbers.Resampled(0.0, null, 2, 1.0).quantile(0.975)
+    again = float((moved > high).mean())
+    # A statistic on the band's very edge may fall on either side of it.
+    same = abs(again - item["power"]) <= 1.5 / RELABELLINGS
+    told = ("too few" in item["note"]) == (item["power"] < 0.8)
+    found.need(same and told, f"{place}: the power is {again!r}, recorded {item['power']!r}")
+
+
 def _klom_value(first: Array, second: Array) -> float:
     """Mean over rows of the divergence of 20-bin histograms, the last bin closed."""
     both = np.vstack([first, second])
@@ -264,6 +295,7 @@ def _klom(models: Models, item: Any, found: Finding, place: str) -> None:
         if view == "F":
             _value(_klom_value(*sides), item, found, place, 1e-9)
             _band(_klom_value, sides, item, found, place, seed=KLOM_SEED, tolerance=1e-9)
+            _power(_klom_value, sides, item, found, place, seed=KLOM_SEED)
         else:
             again = _klom_value(*sides)
             same = abs(again - item["beside"][f"on {view}"]) <= 1e-9
@@ -292,6 +324,7 @@ def _lira(models: Models, item: Any, found: Finding, place: str) -> None:
     sides = models.log_odds("unlearned", "F"), models.log_odds("oracle", "F")
     _value(_lira_value(*sides), item, found, place, RANK_TOLERANCE)
     _band(_lira_value, sides, item, found, place, seed=LIRA_SEED, tolerance=RANK_TOLERANCE)
+    _power(_lira_value, sides, item, found, place, seed=LIRA_SEED)
 
 
 _CHECKS: dict[str, Callable[[Models, Any, Finding, str], None]] = {

@@ -59,6 +59,50 @@ def test_models_like_retrained_ones_lie_in_the_chance_band_and_others_outside(na
     assert far.value > far.chance.high
 
 
+def shifted(random: np.random.Generator, seeds: int, rows: int, together: bool) -> SeedModels:
+    """Unlearned models whose gold margin is half a standard deviation over seeds above that of oracles.
+
+    together: all rows of a model move alike, as with one training that came out surer; else each for itself.
+    """
+    gold = {view: np.zeros(rows, dtype=np.intp) for view in ROWS}
+
+    def group(shift: float) -> Tables:
+        margins = shift + np.broadcast_to(random.normal(size=(seeds, 1 if together else rows)), (seeds, rows))
+        p = 1 / (1 + np.exp(-margins))
+        return {seed: dict.fromkeys(ROWS, np.stack([own, 1 - own], axis=1)) for seed, own in enumerate(p)}
+
+    return SeedModels(gold=gold, unlearned=group(0.5), oracle=group(0.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds", "together", "enough"),
+    [
+        ("u_lira", 8, True, False),
+        ("u_lira", 24, False, True),
+        ("klom", 8, True, False),
+        ("klom", 8, False, False),
+        ("klom", 100, False, True),
+    ],
+)
+def test_too_few_seeds_for_half_a_standard_deviation_are_said(
+    name: str, seeds: int, together: bool, enough: bool
+) -> None:
+    found = SEED_METRICS.get(name).compute(shifted(np.random.default_rng(seeds), seeds, 10, together))
+    assert (found.power >= 0.8) == enough
+    assert ("are too few" in found.note) != enough
+    assert f"{seeds} unlearned models and {seeds} oracles are too few" in found.note or enough
+
+
+def test_the_power_is_how_often_half_a_standard_deviation_is_seen() -> None:
+    """Twelve models a side, ten rows that move each for itself: seen in about half of such comparisons."""
+    random = np.random.default_rng(12)
+    found = [SEED_METRICS.get("u_lira").compute(shifted(random, 12, 10, False)) for _ in range(25)]
+    seen = np.mean([one.value > one.chance.high for one in found])
+    # Three standard errors of a share of a half over 25.
+    assert seen == pytest.approx(np.mean([one.power for one in found]), abs=0.3)
+    assert 0.3 < seen < 0.8
+
+
 def test_likelihood_ratio_of_far_models_is_certain() -> None:
     assert SEED_METRICS.get("u_lira").compute(pair(6.0)).value == pytest.approx(1.0, abs=1e-6)
     assert SEED_METRICS.get("u_lira").compute(pair(6.0)).beside["balanced accuracy at ratio 1"] == 1.0

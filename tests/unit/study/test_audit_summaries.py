@@ -169,7 +169,10 @@ def test_a_wrong_metric_over_nine_seeds_fails(nine: Path, name: str) -> None:
             {"beside": {**stored["beside"], "on R": 0.0}},
             {"chance": {**(stored["chance"] or {}), "low": 0.0}},
         ],
-        "u_lira": [{"chance": {**(stored["chance"] or {}), "high": 0.2}}],
+        "u_lira": [
+            {"power": (stored["power"] or 0.0) + 0.02},
+            {"chance": {**(stored["chance"] or {}), "high": 0.2}},
+        ],
         "membership_auc": [
             {"chance": {**(stored["chance"] or {}), "high": 0.99}},
             {"rows": {"F": 1, "G": 2}},
@@ -182,6 +185,21 @@ def test_a_wrong_metric_over_nine_seeds_fails(nine: Path, name: str) -> None:
         found = Finding()
         audit_seeds._CHECKS[name](models, {**stored, **change}, found, name)
         assert found.failed, change
+
+
+@pytest.mark.parametrize(
+    ("name", "earlier"),
+    [("klom", {"power": None}), ("u_lira", {"power": None}), ("membership_auc", {"chance": {"draws": 0}})],
+)
+def test_a_metric_of_an_earlier_version_is_not_called_wrong(
+    nine: Path, name: str, earlier: dict[str, Any]
+) -> None:
+    folder = Folder(nine)
+    found = Finding()
+    stored = {**metric(folder.json(SEEDS), name), **earlier}
+    audit_seeds._CHECKS[name](audit_seeds._models(folder, "SimNPO", "01"), stored, found, name)
+    assert not found.failed
+    assert "earlier version" in found.unchecked[0]
 
 
 def test_a_missing_or_unknown_metric_is_found(confirmed: Path) -> None:

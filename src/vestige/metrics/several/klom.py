@@ -6,7 +6,7 @@ import numpy as np
 
 from vestige.contracts import Floats, SeedEstimate, SeedMetric, SeedModels, Undefined, View
 from vestige.metrics import SEED_METRICS
-from vestige.metrics.several.margins import relabelled, stacked_margins, too_few
+from vestige.metrics.several.margins import power_of_half, power_words, relabelled, stacked_margins, too_few
 
 __all__ = ["BINS", "LEAST_SEEDS", "SMOOTHING", "margin_divergence"]
 
@@ -48,7 +48,7 @@ def _klom(models: SeedModels) -> SeedEstimate:
     if few is not None:
         return few
     values, rows = {}, {}
-    chance = None
+    chance = power = None
     for view in _VIEWS:
         gold = models.gold.get(view)
         if gold is None or not len(gold):
@@ -59,13 +59,16 @@ def _klom(models: SeedModels) -> SeedEstimate:
         values[view], rows[view] = _mean(unlearned, oracle), len(gold)
         if view == "F":
             chance = relabelled(_mean, unlearned, oracle, seed=_SEED, what="KLoM on F")
+            power = power_of_half(_mean, unlearned, oracle, seed=_SEED)
     return SeedEstimate(
         value=values.pop("F", Undefined(undefined="no rows")),
         chance=chance,
+        power=power,
         beside={f"on {view}": value for view, value in values.items()},
         seeds={"unlearned": len(models.unlearned), "oracle": len(models.oracle)},
         rows={str(view): count for view, count in rows.items()},
-        note="few models a row leave most bins empty: read the value beside its chance band, not against 0",
+        note="few models a row leave most bins empty: read the value beside its chance band, not against 0"
+        + (power_words(power, models) if power is not None else ""),
     )
 
 

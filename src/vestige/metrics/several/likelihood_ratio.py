@@ -6,7 +6,7 @@ import numpy as np
 
 from vestige.contracts import Floats, SeedEstimate, SeedMetric, SeedModels, Undefined
 from vestige.metrics import SEED_METRICS
-from vestige.metrics.several.margins import relabelled, stacked_margins, too_few
+from vestige.metrics.several.margins import power_of_half, power_words, relabelled, stacked_margins, too_few
 from vestige.statistics.ranks import auc
 
 __all__ = ["LEAST_SEEDS", "SMALLEST_SPREAD", "likelihood_ratios"]
@@ -65,6 +65,7 @@ def _u_lira(models: SeedModels) -> SeedEstimate:
         return SeedEstimate(value=Undefined(undefined="no rows"), seeds=counts)
     unlearned, oracle = (stacked_margins(group, gold, "F") for group in (models.unlearned, models.oracle))
     positives, negatives = likelihood_ratios(unlearned, oracle)
+    power = power_of_half(_auc, unlearned, oracle, seed=_SEED)
     right = (float((positives > 0).mean()) + float((negatives < 0).mean())) / 2
     return SeedEstimate(
         value=auc(positives.ravel(), negatives.ravel()),
@@ -73,10 +74,12 @@ def _u_lira(models: SeedModels) -> SeedEstimate:
             for seed, row in zip(sorted(models.unlearned), positives, strict=True)
         },
         chance=relabelled(_auc, unlearned, oracle, seed=_SEED, what="AUC"),
+        power=power,
         beside={"balanced accuracy at ratio 1": right},
         seeds=counts,
         rows={"F": len(gold)},
-        note="0.5: the test cannot tell unlearned from retrained models; 1: it always does",
+        note="0.5: the test cannot tell unlearned from retrained models; 1: it always does"
+        + power_words(power, models),
     )
 
 
