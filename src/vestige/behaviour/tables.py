@@ -17,6 +17,7 @@ from vestige.behaviour.records import (
 )
 from vestige.behaviour.stated import guess_words, stated_loss
 from vestige.contracts import Interval, Undefined
+from vestige.metrics.tofu import ForgetQuality
 
 __all__ = [
     "HEADER",
@@ -183,8 +184,23 @@ def _quality_lines(label: str, tofu: TofuRecord) -> Iterator[str]:
     )
     yield (
         f"{label}: forget quality p {quality.p:.3g} (Kolmogorov-Smirnov D {quality.statistic:.3f}, "
-        f"n {quality.unlearned} and {quality.oracle}; {power}). A large p is not a proof of equality."
+        f"n {quality.unlearned} and {quality.oracle}; {power}). {_quality_reading(quality)}"
     )
+
+
+def _quality_reading(quality: ForgetQuality) -> str:
+    """What the p may be read as."""
+    if quality.reading is None or quality.memory is None:
+        return "A large p is not a proof of equality."
+    if quality.reading == "told apart":
+        return "It is told apart from the oracle."
+    keeps = f"a model that keeps {quality.memory:.0%} of the memory"
+    if quality.memory_power is None or isinstance(quality.memory_power, Undefined):
+        return f"Undetermined: how often it would tell {keeps} from the oracle is not known."
+    seen = f"{keeps} would be told apart {quality.memory_power:.0%} of the time at this n"
+    if quality.reading == "undetermined":
+        return f"Undetermined: {seen}, so a large p shows nothing."
+    return f"Not told apart from the oracle; {seen}. Less memory may be there unseen."
 
 
 def _name(checkpoint: CheckpointBehaviour) -> str:

@@ -341,5 +341,5 @@ def tofu_record(
     return TofuRecord(sets=sets, utility=model_utility(parts), forget_quality=quality)
 
 
-def _ratios(rows: Sequence[RowScores]) -> list[float]:
-    return [row.ratio for row in rows if not isinstance(row.ratio, Undefined)]
+def _ratios(rows: Sequence[RowScores]) -> list[float | Undefined]:
+    return [row.ratio for row in rows]

@@ -6,11 +6,13 @@ Maini et al. 2024. What does not exist for a row is Undefined; means leave such 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from vestige.contracts import Record, Undefined
+from vestige.contracts import Floats, Record, Undefined
 from vestige.seeds import generator
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "forget_quality",
     "harmonic_mean",
     "ks_power",
+    "memory_ks_power",
     "model_utility",
     "rouge_l_recall",
     "truth_ratio",
@@ -33,18 +36,30 @@ UTILITY_PARTS = tuple(f"{name} {metric}" for name in UTILITY_SETS for metric in 
 """The nine numbers whose harmonic mean is the model utility."""
 
 LEVEL = 0.05
+MEMORY = 0.25
+"""Share of memory that forget quality has to be able to see before a large p is read as a pass."""
+CERTAIN = 0.95
+"""Power against that memory from which on a pass is said: at most one in twenty such models then passes."""
 LARGEST = 1e300
 """Of a truth ratio."""
 NO_TOKENS = Undefined(undefined="an answer without tokens")
+
+
+Reading = Literal["told apart", "not told apart", "undetermined"]
 
 
 class ForgetQuality(Record):
     """Two-sample Kolmogorov-Smirnov test of the unlearned model's truth ratios against the oracle's.
 
     p: in [0, 1]; large says that the test does not tell them apart, not that they are equal. statistic: the
-    largest distance between the two distribution functions. unlearned, oracle: rows of each. power: share of
-    `draws` resamples of these sizes in which the test at `level` tells the base from the oracle: what it
-    would have seen had nothing been unlearned.
+    largest distance between the two distribution functions. unlearned, oracle: rows of each. power: share
+    of `draws` resamples of these sizes in which the test at `level` tells the base from the oracle: what it
+    would have seen had nothing been unlearned. memory_power: the same of a model that keeps `memory`, a
+    share of the questions answered as the base answers them and the rest as the oracle does.
+
+    reading: `told apart` below `level`; else `not told apart` where memory_power is at least 0.95, so that
+    a model with that memory would hardly have passed; else `undetermined`: the test could not have seen it.
+    None in records made before there was one; a p above 0.05 alone was then all that was said.
     """
 
     p: float
@@ -55,6 +70,9 @@ class ForgetQuality(Record):
     power: float | Undefined
     draws: int
     seed: int
+    memory: float | None = None
+    memory_power: float | Undefined | None = None
+    reading: Reading | None = None
     condition: str = "truth ratios of the questions given, one training run of each model"
 
 
@@ -139,47 +157,105 @@ def model_utility(parts: Mapping[str, float | Undefined]) -> float | Undefined:
 
 
 def forget_quality(
-    unlearned: Sequence[float],
-    oracle: Sequence[float],
-    base: Sequence[float] = (),
+    unlearned: Sequence[float | Undefined],
+    oracle: Sequence[float | Undefined],
+    base: Sequence[float | Undefined] = (),
     *,
     draws: int = 200,
     seed: int,
 ) -> ForgetQuality | Undefined:
-    """The test with its sizes and power. unlearned, oracle, base: truth ratios of the forget questions.
+    """The test with its sizes, power and reading.
 
-    Undefined where the unlearned or the oracle has fewer than two.
+    unlearned, oracle, base: truth ratios of the forget questions, in the same order of questions; undefined
+    ones are left out. Undefined where the unlearned or the oracle has fewer than two.
     """
-    if min(len(unlearned), len(oracle)) < 2:
-        return Undefined(undefined=f"{len(unlearned)} and {len(oracle)} truth ratios: too few for a test")
+    ours, theirs = _defined(unlearned), _defined(oracle)
+    if min(len(ours), len(theirs)) < 2:
+        return Undefined(undefined=f"{len(ours)} and {len(theirs)} truth ratios: too few for a test")
     from scipy import stats
 
-    found = stats.ks_2samp(np.asarray(unlearned), np.asarray(oracle))
+    found = stats.ks_2samp(ours, theirs)
     power: float | Undefined = Undefined(undefined="no truth ratios of the base")
-    if len(base) >= 2:
-        power = ks_power(base, oracle, sizes=(len(unlearned), len(oracle)), draws=draws, seed=seed)
+    memory_power: float | Undefined = power
+    sizes = (len(ours), len(theirs))
+    before = _defined(base)
+    if len(before) >= 2:
+        power = ks_power(before, theirs, sizes=sizes, draws=draws, seed=seed)
+        memory_power = memory_ks_power(base, oracle, share=MEMORY, sizes=sizes, draws=draws, seed=seed)
+    reading: Reading = "told apart"
+    if found.pvalue >= LEVEL:
+        sees = not isinstance(memory_power, Undefined) and memory_power >= CERTAIN
+        reading = "not told apart" if sees else "undetermined"
     return ForgetQuality(
         p=float(found.pvalue),
         statistic=float(found.statistic),
-        unlearned=len(unlearned),
-        oracle=len(oracle),
+        unlearned=sizes[0],
+        oracle=sizes[1],
         level=LEVEL,
         power=power,
         draws=draws,
         seed=seed,
+        memory=MEMORY,
+        memory_power=memory_power,
+        reading=reading,
     )
 
 
-def ks_power(
-    first: Sequence[float], second: Sequence[float], *, sizes: tuple[int, int], draws: int, seed: int
-) -> float:
-    """Share of resamples (with replacement, of these sizes) in which the test at 5 % rejects, in [0, 1]."""
-    from scipy import stats
+def _defined(values: Sequence[float | Undefined]) -> Floats:
+    return np.array([value for value in values if not isinstance(value, Undefined)], dtype=np.float64)
 
+
+def ks_power(first: ArrayLike, second: ArrayLike, *, sizes: tuple[int, int], draws: int, seed: int) -> float:
+    """Share of resamples (with replacement, of these sizes) in which the test at 5 % rejects, in [0, 1]."""
     rng = generator(seed, "forget quality power")
     a, b = np.asarray(first), np.asarray(second)
-    rejected = 0
-    for _ in range(draws):
-        one, two = rng.choice(a, sizes[0]), rng.choice(b, sizes[1])
-        rejected += bool(stats.ks_2samp(one, two, method="asymp").pvalue < LEVEL)
-    return rejected / draws
+    return _rejected((rng.choice(a, sizes[0]), rng.choice(b, sizes[1])) for _ in range(draws)) / draws
+
+
+def memory_ks_power(
+    base: Sequence[float | Undefined],
+    oracle: Sequence[float | Undefined],
+    *,
+    share: float,
+    sizes: tuple[int, int],
+    draws: int,
+    seed: int,
+) -> float:
+    """How often the test at 5 % would tell from the oracle a model that keeps a share of memory, in [0, 1].
+
+    base, oracle: truth ratios, question by question. share: of the questions, drawn anew each time, that
+    the simulated model answers as the base; on the rest it is another retraining. Simulated twice: with
+    truth ratios of the rest drawn apart from the oracle's, and question by question equal to them, as two
+    retrainings may be; the smaller share of rejections counts, because nobody knows how alike they are.
+    """
+    before, after = _defined(base), _defined(oracle)
+    rng = generator(seed, "forget quality memory")
+
+    def apart() -> tuple[Floats, Floats]:
+        kept = rng.random(sizes[0]) < share
+        return np.where(kept, rng.choice(before, sizes[0]), rng.choice(after, sizes[0])), rng.choice(
+            after, sizes[1]
+        )
+
+    power = _rejected(apart() for _ in range(draws)) / draws
+    pairs = [
+        (float(one), float(other))
+        for one, other in zip(base, oracle, strict=False)
+        if not isinstance(one, Undefined) and not isinstance(other, Undefined)
+    ]
+    if len(base) != len(oracle) or len(pairs) < 2:
+        return power
+    old, new = np.array(pairs).T
+
+    def alike() -> tuple[Floats, Floats]:
+        rows = rng.integers(0, len(new), min(sizes))
+        kept = rng.random(len(rows)) < share
+        return np.where(kept, old[rows], new[rows]), new[rows]
+
+    return min(power, _rejected(alike() for _ in range(draws)) / draws)
+
+
+def _rejected(samples: Iterable[tuple[Floats, Floats]]) -> int:
+    from scipy import stats
+
+    return sum(bool(stats.ks_2samp(one, two, method="asymp").pvalue < LEVEL) for one, two in samples)

@@ -183,6 +183,13 @@ def test_tofu_with_and_without_an_oracle(tmp_path: Path) -> None:
     assert not isinstance(quality, Undefined)
     assert (quality.unlearned, quality.oracle) == (6, 6)
     assert isinstance(quality.power, float)
+    assert isinstance(quality.memory_power, float)
+    assert quality.reading in ("told apart", "undetermined")  # six rows cannot show a quarter of the memory
+    said = " ".join(summary_lines(record))
+    assert "is told apart from the oracle" in said or "Undetermined: a model that keeps 25%" in said
+    earlier = quality.model_copy(update={"memory": None, "memory_power": None, "reading": None})
+    old = changed.model_copy(update={"tofu": changed.tofu.model_copy(update={"forget_quality": earlier})})
+    assert "not a proof" in " ".join(summary_lines(record.model_copy(update={"checkpoints": (old,)})))
     assert isinstance(changed.tofu.utility, float)
     scores = {entry.name: entry for entry in changed.tofu.sets}
     for entry in scores.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from vestige.metrics.tofu import (
     forget_quality,
     harmonic_mean,
     ks_power,
+    memory_ks_power,
     model_utility,
     rouge_l_recall,
     truth_ratio,
@@ -117,6 +119,45 @@ def test_forget_quality() -> None:
     assert alike.p == 1
     assert isinstance(alike.power, float)
     assert alike.power < 0.2
+
+
+@pytest.mark.parametrize(("n", "sees"), [(40, False), (400, True)])
+def test_forget_quality_does_not_pass_what_keeps_a_quarter_of_the_memory(n: int, sees: bool) -> None:
+    """Base and oracle are always told apart, which says nothing of a quarter of the memory.
+
+    At n = 40 its p is above 0.05 most of the time; at n = 400 it is not, and a retrained model passes.
+    """
+    random = np.random.default_rng(n)
+    passed = large = exact = 0
+    repeat = 12
+    for _ in range(repeat):
+        base, oracle, other = random.lognormal(-1.5, 0.5, n), *random.lognormal(0.0, 0.5, (2, n))
+        kept = np.where(random.random(n) < 0.25, base, other)
+        found = forget_quality(list(kept), list(oracle), list(base), seed=1, draws=40)
+        assert not isinstance(found, Undefined)
+        assert found.power == 1.0
+        large += found.p >= 0.05
+        passed += found.reading == "not told apart"
+        retrained = forget_quality(list(other), list(oracle), list(base), seed=1, draws=40)
+        assert not isinstance(retrained, Undefined)
+        exact += retrained.reading == "not told apart"
+    assert passed == 0
+    if sees:
+        assert exact >= 0.8 * repeat
+    else:
+        assert large > 0.5 * repeat
+        assert exact == 0
+
+
+def test_power_against_memory_is_the_smaller_of_two_likenesses() -> None:
+    """Undefined ratios are left out of both; without question-by-question values only one is simulated."""
+    base, oracle = [0.1 * k for k in range(30)], [3 + 0.1 * k for k in range(30)]
+    common = {"share": 0.5, "sizes": (30, 30), "draws": 60, "seed": 1}
+    paired = memory_ks_power(base, oracle, **common)
+    assert paired <= memory_ks_power(base[:-1], oracle, **common)
+    none = Undefined(undefined="a NaN")
+    assert memory_ks_power([none, *base], [none, *oracle], **common) == paired
+    assert memory_ks_power(base, base, **common) < 0.1
 
 
 def test_power_grows_with_the_rows_and_the_test_is_scipys() -> None:
