@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,6 +31,7 @@ __all__ = [
     "Metric",
     "ModelAssessment",
     "Objective",
+    "PresetSettings",
     "Record",
     "ReliabilityBin",
     "RowTerms",
@@ -65,6 +66,25 @@ class Record(BaseModel):
     def to_json(self, *, indent: int | None = 2) -> str:
         """The record as JSON text, non-ASCII kept."""
         return self.model_dump_json(indent=indent)
+
+
+class PresetSettings(Record):
+    """Settings that begin with those of a preset: what is not given has the preset's value.
+
+    PRESETS: name -> values of fields. The fields' own defaults are the preset `default`. It holds wherever
+    settings are made: on the command line, in a study's file, in Python.
+    """
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    preset: Literal["default", "triage"] = "default"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _begin_with_preset(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        return {**cls.PRESETS.get(str(values.get("preset", "default")), {}), **values}
 
 
 class Undefined(Record):
@@ -369,6 +389,11 @@ class LossBatch:
     @property
     def summed_log_probs(self) -> Tensor:
         """log p(target) summed over `lengths`, (n,): `target_log_probs` of a decision model."""
+        return self.target_log_probs
+
+    @property
+    def mean_log_probs(self) -> Tensor:
+        """log p(target) a predicted position, (n,), at most 0: `target_log_probs` of a decision model."""
         return self.target_log_probs
 
 

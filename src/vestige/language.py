@@ -24,6 +24,7 @@ __all__ = [
     "LanguageUse",
     "LoraSettings",
     "Need",
+    "ReadingSettings",
     "SequenceBatch",
     "language_block",
 ]
@@ -69,8 +70,13 @@ class SequenceBatch(LossBatch):
     @property
     def target_log_probs(self) -> Tensor:
         """log p of each sequence, (n,): token mean, or sum by `reduction`."""
+        return self.summed_log_probs if self.reduction == "sum" else self.mean_log_probs
+
+    @property
+    def mean_log_probs(self) -> Tensor:
+        """log p of each sequence a predicted token, (n,), at most 0, whatever `reduction` says."""
         assert self.lengths is not None
-        return self.summed_log_probs if self.reduction == "sum" else self.summed_log_probs / self.lengths
+        return self.summed_log_probs / self.lengths
 
     @property
     def ref_target_log_probs(self) -> Tensor:
@@ -80,10 +86,33 @@ class SequenceBatch(LossBatch):
         return self.ref_target
 
 
+class ReadingSettings(Record):
+    """How a file of text becomes token sequences.
+
+    text: as it is, or through the tokenizer's chat template. scored: which tokens are predicted where there
+    are questions and answers: the answer's, those from the word `Answer:` on, or all. end_token: whether the
+    end token follows an answer and is predicted. windows: of a document that is too long, `whole` puts every
+    token into one window; `cut` slices it at the longest length and lets the beginning token, where there is
+    one, take the place of a slice's last token, as the published code does.
+    """
+
+    text: Literal["plain", "chat"] = "plain"
+    scored: Literal["answer", "answer line", "all"] = "answer"
+    end_token: bool = True
+    windows: Literal["whole", "cut"] = "whole"
+
+
+PUBLISHED_READING: Mapping[str, Any] = {"scored": "all", "end_token": False, "windows": "cut"}
+"""How preset `triage` reads text wherever it trains on it."""
+
+
 class FitSettings(Record):
     """AdamW, gradient clipping, a linear warm-up over `warmup_share` of the steps, then linear decay or none.
 
-    learning_rate: per step. batch_size: sequences. max_steps: stop there, the schedule is made for it.
+    learning_rate: per step. batch_size: sequences. max_grad_norm: None clips nothing. max_steps: stop there,
+    the schedule is made for it. warmup_from_zero: the warm-up's steps are rounded down and the first one has
+    a rate of 0, as in transformers' schedules; else they are rounded up and the first has a rate above 0.
+    decay_vectors: whether weight decay pulls on biases and norms too.
     """
 
     epochs: int = Field(8, ge=1)
@@ -91,8 +120,10 @@ class FitSettings(Record):
     learning_rate: float = Field(2e-4, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     warmup_share: float = Field(0.03, ge=0, lt=1)
+    warmup_from_zero: bool = False
     decay: bool = True
-    max_grad_norm: float = Field(1.0, gt=0)
+    decay_vectors: bool = True
+    max_grad_norm: float | None = Field(1.0, gt=0)
     max_steps: int | None = Field(None, ge=1)
 
 
@@ -104,18 +135,20 @@ class LoraSettings(Record):
     dropout: float = Field(0.05, ge=0, lt=1)
 
 
-class LanguageSettings(MethodSettings):
-    """Settings of every method that trains a causal language model.
+class LanguageSettings(MethodSettings, ReadingSettings):
+    """Settings of every method that trains a causal language model; text as `ReadingSettings` says.
 
     An epoch takes the topics in turn and ends after topics x batches of the smallest topic; there are at
     most `max_steps` steps. retain_weight: of every topic that `topic_weights` does not name. batch_size:
     sequences of each term. max_grad_norm: None clips nothing. shuffle: else file order. max_length: tokens;
     longer documents are windowed, longer answers cut on the right; topic_lengths: topic -> its own
-    max_length. reduction: log p of a sequence. noise_std: of gaussian noise on the hooked block of the
-    reference, in the retain term. lora: None trains all weights. select: "last" keeps the last state,
-    "development" the epoch with the highest loss on forget rows among those whose loss on
-    `development_rows` held-out retain rows a topic rose by at most `tolerance` nats a token. text: as it
-    is, or through the tokenizer's chat template. layer: the hooked block, from 0; None: the method's rule.
+    max_length. retain_length: retain sequences are cut on the right to it. dtype: of the weights that stay;
+    adapters are float32. four_bit: those weights are stored in 4 bits and dequantised. reduction: log p of
+    a sequence in the forget term; retain terms are token means always. noise_std: of gaussian noise on the
+    hooked block of the reference, in the retain term. lora: None trains all weights. select: "last" keeps
+    the last state, "development" the epoch with the highest loss on forget rows among those whose loss on
+    `development_rows` held-out retain rows a topic rose by at most `tolerance` nats a token. layer: the
+    hooked block, from 0; None: the method's rule.
     """
 
     learning_rate: float = Field(1e-4, gt=0)
@@ -130,13 +163,15 @@ class LanguageSettings(MethodSettings):
     shuffle: bool = True
     max_length: int = Field(512, ge=2)
     topic_lengths: dict[str, int] = Field(default_factory=dict)
+    retain_length: int | None = Field(None, ge=2)
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    four_bit: bool = False
     reduction: Literal["mean", "sum"] = "mean"
     noise_std: float = Field(0.0, ge=0)
     lora: LoraSettings | None = LoraSettings()
     select: Literal["last", "development"] = "development"
     tolerance: float = Field(0.1, ge=0)
     development_rows: int = Field(32, ge=1)
-    text: Literal["plain", "chat"] = "plain"
     layer: int | None = Field(None, ge=0)
 
     def weight(self, topic: str) -> float:
@@ -158,10 +193,13 @@ TRIAGE: Mapping[str, Any] = {
     "shuffle": False,
     "max_length": 512,
     "topic_lengths": {"cyber": 768},
+    "dtype": "bfloat16",
+    **PUBLISHED_READING,
     "lora": {"rank": 16, "alpha": 32.0, "dropout": 0.05},
     "select": "last",
 }
-"""Preset `triage` of every method: one pass in file order, constant rate, no clipping, last state."""
+"""Preset `triage` of every method: one pass in file order, constant rate, no clipping, last state; bfloat16
+weights; all of a text is scored, questions too."""
 
 
 def language_block(blocks: int) -> int:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from vestige.contracts import Estimate, Record, Undefined
-from vestige.data.corpora import Role, TextFormat
+from vestige.contracts import Estimate, PresetSettings, Record, Undefined
+from vestige.data.corpora import Role
+from vestige.data.question_settings import AskingSettings
+from vestige.language import PUBLISHED_READING, ReadingSettings
 from vestige.models.lm_record import LanguageModelRecord, MeasuringDtype
 
 __all__ = [
@@ -32,33 +36,61 @@ LEAST = 0.01
 """A change of a score below this, in its own unit (a share), counts as none."""
 
 
-class RelearnSettings(Record):
-    """The one budget of every checkpoint: fresh LoRA adapters, AdamW, linear schedule with a warm-up.
+class RelearnSettings(PresetSettings, ReadingSettings):
+    """The one budget of every checkpoint: fresh LoRA adapters, AdamW, linear schedule with a warm-up; text as
+    `ReadingSettings` says.
 
-    documents: forget sequences a topic, the first after windowing. max_length: tokens of one. max_steps: stop
-    there, the schedule is made for it. hold_out: half of each topic's documents (drawn by `hold_out_seed`) is
-    scored and never trained on; auto: for topics without questions. score_rows: sequences of a corpus that
-    are scored at most. dtype: of the frozen weights; adapters are float32.
+    documents: forget sequences a topic, the first after windowing; whole_batches: so many more that the
+    last batch is full. max_length: tokens of one; topic_lengths: topic -> its own. max_grad_norm: None
+    clips nothing. max_steps: stop there, the schedule is made for it. warmup_from_zero: as `FitSettings`
+    says. hold_out: half of each topic's documents (drawn by `hold_out_seed`) is scored and never trained
+    on; auto: for topics without questions. score_rows: sequences of a corpus that are scored at most.
+    dtype: of the frozen weights; adapters are float32. asking: how questions are asked.
+
+    Preset `triage` is the published budget: AdamW's own weight decay, no clipping, 52 sequences a topic (13
+    whole batches), 768 tokens on cyber security, 130 steps of two topics, all in bfloat16.
     """
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "triage": {
+            "weight_decay": 0.01,
+            "max_grad_norm": None,
+            "whole_batches": True,
+            "topic_lengths": {"cyber": 768},
+            "warmup_from_zero": True,
+            "dtype": "bfloat16",
+            "asking": AskingSettings(preset="triage"),
+            **PUBLISHED_READING,
+        }
+    }
 
     rank: int = Field(16, ge=1)
     alpha: float = Field(32.0, gt=0)
     dropout: float = Field(0.05, ge=0, lt=1)
     learning_rate: float = Field(1e-5, gt=0)
     weight_decay: float = Field(0.0, ge=0)
-    max_grad_norm: float = Field(1.0, gt=0)
+    max_grad_norm: float | None = Field(1.0, gt=0)
     epochs: int = Field(5, ge=1)
     documents: int = Field(50, ge=1)
     batch_size: int = Field(4, ge=1)
+    whole_batches: bool = False
     warmup_share: float = Field(0.03, ge=0, lt=1)
+    warmup_from_zero: bool = False
     max_steps: int = Field(500, ge=1)
     max_length: int = Field(512, ge=2)
+    topic_lengths: dict[str, int] = Field(default_factory=dict)
     hold_out: Literal["auto", "always", "never"] = "auto"
     hold_out_seed: int = 1234
     score_rows: int = Field(200, ge=1)
-    text: TextFormat = "plain"
     dtype: MeasuringDtype = "float32"
+    asking: AskingSettings = AskingSettings()
     seed: int = 17
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a topic that are trained on where there are enough."""
+        batches = math.ceil(self.documents / self.batch_size)
+        return batches * self.batch_size if self.whole_batches else self.documents
 
 
 class RelearnText(Record):
@@ -85,10 +117,12 @@ class ScoreChange(Record):
 
     kind: `accuracy` of questions, or `token probability`: mean over scored sequences of exp(mean log p of
     their predicted tokens), of answers where there are any. change: after minus before over the same items,
-    with a bootstrap interval. log_before, log_after: mean log p of a token, nats; None for questions.
+    with a bootstrap interval. log_before, log_after: mean log p of a token, nats; None for questions. topic:
+    subjects of one topic are averaged before topics are; "" in older records: each is a topic of its own.
     """
 
     name: str
+    topic: str = ""
     role: Role
     kind: Literal["accuracy", "token probability"]
     items: int
@@ -101,7 +135,8 @@ class ScoreChange(Record):
 
 
 class RoleChange(Record):
-    """A role over its topics: plain means. low, high: of the change, normal, from the topics' bootstraps."""
+    """A role: the plain mean over its topics, each the plain mean over its subjects, as in `vestige
+    behaviour`. low, high: of the change, normal, from the subjects' bootstraps."""
 
     role: Role
     before: float

@@ -99,6 +99,7 @@ def attack_weights(
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
         warmup_share=settings.warmup_share,
+        warmup_from_zero=settings.warmup_from_zero,
         decay=True,
         max_grad_norm=settings.max_grad_norm,
         max_steps=settings.max_steps,

@@ -31,7 +31,9 @@ def correct_answers(
         if settings.engine == "lm-eval":
             from vestige.behaviour.harness import harness_answers
 
-            found = harness_answers(model, subject.questions, name=subject.name)
+            found = harness_answers(
+                model, subject.questions, name=subject.name, bos=settings.bos == "tokenizer"
+            )
             advance(sum(len(question.options) for question in subject.questions))
         else:
             found = answer(
@@ -40,10 +42,11 @@ def correct_answers(
                 subject.questions,
                 batch_tokens=batch_tokens,
                 subject=name,
+                bos=settings.bos == "tokenizer",
                 advance=advance,
             )
         return {"correct": list(found.correct), "losses": [list(losses) for losses in found.losses]}
 
-    key = digest("answers", model_digest(model), subject.content, settings.engine)
+    key = digest("answers", model_digest(model), subject.content, settings.engine, settings.bos)
     stored = kept.result("answers", key, ask)
     return tuple(bool(right) for right in stored["correct"])

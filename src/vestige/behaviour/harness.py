@@ -41,10 +41,16 @@ def harness_task(name: str, file: Path) -> dict[str, Any]:
 
 
 def harness_answers(
-    model: LanguageModel, questions: Sequence[LetterQuestion], *, name: str, batch_size: int = 8
+    model: LanguageModel,
+    questions: Sequence[LetterQuestion],
+    *,
+    name: str,
+    batch_size: int = 8,
+    bos: bool = False,
 ) -> Answers:
     """The questions as a task of the harness; correct is its `acc` of each question. A tie goes to the option
-    that stands first, which is the harness's rule.
+    that stands first, which is the harness's rule. bos: with the tokenizer's beginning token, where it adds
+    one; the harness itself puts none.
 
     Raises MissingDependency without the package, InputError for a prompt encoder, which the harness cannot
     run, and for an answer of another form than documented.
@@ -72,7 +78,12 @@ def harness_answers(
         )
         task = f"vestige_{''.join(char if char.isalnum() else '_' for char in name)}"
         found = lm_eval.simple_evaluate(
-            model=HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=batch_size),
+            model=HFLM(
+                pretrained=model.model,
+                tokenizer=model.tokenizer,
+                batch_size=batch_size,
+                add_bos_token=bos and model.record.adds_bos,
+            ),
             tasks=[harness_task(task, file)],
             num_fewshot=0,
             bootstrap_iters=0,

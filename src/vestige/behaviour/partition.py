@@ -10,11 +10,13 @@ from typing import get_args
 from vestige.behaviour.records import QuestionSet
 from vestige.data.corpora import Role
 from vestige.data.files import TABLE_SUFFIXES, file_sha256
+from vestige.data.question_settings import AskingSettings, header_line
 from vestige.data.questions import LetterQuestion, read_questions
 from vestige.errors import InputError, did_you_mean, first_five, shown
 from vestige.seeds import digest
 
 __all__ = [
+    "ALL",
     "MMLU",
     "MMLU_ADJACENT",
     "MMLU_GENERIC",
@@ -37,7 +39,8 @@ Files = str | Path | Sequence[str | Path]
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The questions of one subject. file_questions: how many the file has of it, before any limit."""
+    """The questions of one subject. file_questions: how many the file has of it, before any limit. about:
+    what the line above each question says it is about, "" where there is no such line."""
 
     role: Role
     topic: str
@@ -46,6 +49,7 @@ class Subject:
     sha256: str
     questions: tuple[LetterQuestion, ...]
     file_questions: int
+    about: str = ""
 
     @property
     def key(self) -> tuple[Role, str, str]:
@@ -57,6 +61,10 @@ class Subject:
         """Accuracy of guessing, in [0, 1]."""
         return sum(1 / len(question.options) for question in self.questions) / len(self.questions)
 
+    def repeated(self, *kinds: str) -> int:
+        """How many of its questions print an option's text twice: `option`, a wrong one; `key`, the right."""
+        return sum(question.repeated in kinds for question in self.questions)
+
     @property
     def content(self) -> str:
         """sha256 over what is asked, in order."""
@@ -66,14 +74,18 @@ class Subject:
         )
 
 
-def read_partition(sources: Mapping[str, Files], *, per_subject: int | None = None) -> tuple[Subject, ...]:
+def read_partition(
+    sources: Mapping[str, Files], *, asking: AskingSettings | None = None
+) -> tuple[Subject, ...]:
     """The subjects of `ROLE[:TOPIC[/SUBJECT]]` -> file, folder or several; forget first, then in their order.
 
     A folder stands for its question files. A column `subject` splits a file, else the subject is the file's
     name. `mmlu` -> MMLU's subjects by the published partition: two beside bio, one beside cyber, the others
-    generic. per_subject: only the first so many. Raises InputError: an unknown role, a subject twice, topics
-    of forget and adjacent questions that differ, and what `read_questions` raises.
+    generic. asking: which questions of each, and the line above them. Raises InputError: an unknown role, a
+    subject twice, topics of forget and adjacent questions that differ, a name in `about` that is no topic or
+    subject, and what `read_questions` raises.
     """
+    asking = asking or AskingSettings()
     found: list[Subject] = []
     for key, files in sources.items():
         found += _mmlu(key, files) if key == MMLU else _named(key, files)
@@ -82,8 +94,32 @@ def read_partition(sources: Mapping[str, Files], *, per_subject: int | None = No
         own = _not_forgotten(forgotten)
         found = [s for s in found if not (s.role == "adjacent" and s.topic in own and _of_mmlu(s))]
     _check(found)
+    _refuse_unknown(asking.about, found)
     ordered = sorted(found, key=lambda subject: ROLES.index(subject.role))
-    return tuple(replace(subject, questions=subject.questions[:per_subject]) for subject in ordered)
+    return tuple(_asked(subject, asking) for subject in ordered)
+
+
+def _asked(subject: Subject, asking: AskingSettings) -> Subject:
+    """The subject with the questions that are asked of it and the line above them."""
+    chosen = asking.chosen(subject.questions, *subject.key)
+    about = asking.about.get(subject.name) or asking.about.get(subject.topic) or subject.about
+    if asking.header == "none" or not about:
+        return replace(subject, questions=chosen, about="")
+    line = header_line(about)
+    asked = tuple(replace(question, prompt=line + question.prompt) for question in chosen)
+    return replace(subject, questions=asked, about=about)
+
+
+def _refuse_unknown(about: Mapping[str, str], subjects: Sequence[Subject]) -> None:
+    known = dict.fromkeys(name for subject in subjects for name in (subject.topic, subject.name))
+    for name in about:
+        if name not in known:
+            raise InputError(
+                "about",
+                f"the name '{name}'",
+                "a topic or subject of the questions",
+                did_you_mean(name, known),
+            )
 
 
 def check_keys(keys: Iterable[str]) -> None:
@@ -110,6 +146,9 @@ def question_sets(subjects: Sequence[Subject]) -> tuple[QuestionSet, ...]:
             questions=len(subject.questions),
             file_questions=subject.file_questions,
             chance=subject.chance,
+            about=subject.about,
+            repeated_options=subject.repeated("option", "key"),
+            repeated_keys=subject.repeated("key"),
         )
         for subject in subjects
     )
@@ -121,8 +160,15 @@ def partition_warnings(subjects: Sequence[Subject], sources: Mapping[str, Files]
     cut = [subject for subject in subjects if len(subject.questions) < subject.file_questions]
     if cut:
         lines.append(
-            f"the first {len(cut[0].questions)} questions of {len(cut)} subjects were asked: not comparable "
-            "with accuracies on all of them"
+            f"{len(cut[0].questions)} questions of each of {len(cut)} subjects were asked, not all: "
+            "not comparable with accuracies on all of them"
+        )
+    twice = sum(subject.repeated("option", "key") for subject in subjects)
+    if twice:
+        keys = sum(subject.repeated("key") for subject in subjects)
+        lines.append(
+            f"{twice} question{'s print' if twice > 1 else ' prints'} the text of an option twice, "
+            f"{keys} of them that of the right one: asked by letter as published, one letter alone is right"
         )
     generic = sum(subject.role == "generic" for subject in subjects)
     if MMLU in sources and generic != MMLU_GENERIC:
@@ -134,9 +180,11 @@ def partition_warnings(subjects: Sequence[Subject], sources: Mapping[str, Files]
     prompts: dict[str, Role] = {}
     shared: set[str] = set()
     for subject in subjects:
+        line = header_line(subject.about) if subject.about else ""
         for question in subject.questions:
-            if prompts.setdefault(question.prompt, subject.role) != subject.role:
-                shared.add(question.prompt)
+            prompt = question.prompt.removeprefix(line)
+            if prompts.setdefault(prompt, subject.role) != subject.role:
+                shared.add(prompt)
     if shared:
         lines.append(f"{len(shared)} questions are asked in two roles: their losses cannot come apart")
     return lines
@@ -176,7 +224,8 @@ def _mmlu(key: str, files: Files) -> list[Subject]:
         for own, questions in _by_subject(path).items():
             name = (own or path.stem).removeprefix("mmlu_")
             role: Role = "adjacent" if name in beside else "generic"
-            found.append(_subject(role, beside.get(name, ALL), name, path, questions))
+            subject = _subject(role, beside.get(name, ALL), name, path, questions)
+            found.append(replace(subject, about=name.replace("_", " ")))
     return found
 
 

@@ -5,12 +5,14 @@ Accuracies and chances are in [0, 1]; relative losses and gaps in percent and pe
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
 from vestige.contracts import Interval, Record, Undefined
 from vestige.data.corpora import Role
+from vestige.data.question_settings import AskingSettings
 from vestige.errors import InputError, did_you_mean, shown
 from vestige.metrics.behaviour import GapRelation
 from vestige.metrics.tofu import ForgetQuality
@@ -63,25 +65,30 @@ class TofuSettings(Record):
     power_draws: int = Field(200, ge=1)
 
 
-class BehaviourSettings(Record):
-    """Everything that changes a number, apart from models and files.
+class BehaviourSettings(AskingSettings):
+    """Everything that changes a number, apart from models and files; how questions are asked as
+    `AskingSettings` says.
 
-    engine: who reads the options' log-likelihoods. per_subject: the first questions of each subject alone,
-    None for all. draws: of the question bootstrap.
+    engine: who reads the options' log-likelihoods. draws: of the question bootstrap. dtype: all models are
+    cast to it; bfloat16 in preset `triage`.
     """
 
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "triage": {**AskingSettings.PRESETS["triage"], "dtype": "bfloat16"}
+    }
+
     engine: Engine = "vestige"
-    per_subject: int | None = Field(None, ge=1)
     draws: int = Field(5000, ge=100)
-    seed: int = 17
     dtype: MeasuringDtype = "float32"
     tofu: TofuSettings = TofuSettings()
 
 
 class QuestionSet(Record):
-    """The questions of one subject. path, sha256: of its file. file_questions: of the subject in the file, of
-    which the first `questions` were asked. content: sha256 of prompts, options and answers as asked.
-    chance: accuracy of guessing.
+    """The questions of one subject. path, sha256: of its file. file_questions: of the subject in the file,
+    of which `questions` were asked. content: sha256 of prompts, options and answers as asked. chance:
+    accuracy of guessing. about: what the line above each question says it is about. repeated_options:
+    questions asked that print an option's text twice; repeated_keys: those of them where it is the right
+    one.
     """
 
     role: Role
@@ -93,6 +100,9 @@ class QuestionSet(Record):
     questions: int
     file_questions: int
     chance: float
+    about: str = ""
+    repeated_options: int = 0
+    repeated_keys: int = 0
 
 
 class SubjectAccuracy(Record):

@@ -90,7 +90,7 @@ def behaviour(
         raise InputError(
             "--questions", "no file", "questions or TOFU files", "give --questions forget:NAME=FILE"
         )
-    subjects = read_partition(questions or {}, per_subject=settings.per_subject)
+    subjects = read_partition(questions or {}, asking=settings)
     files = [read_tofu(path, name) for name, path in (tofu or {}).items()]
     prints = read_footprint(footprint) if footprint is not None else None
     if out is not None:

@@ -12,11 +12,12 @@ from vestige.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     from vestige.behaviour.records import BehaviourRecord
 
-__all__ = ["app", "print_behaviour"]
+__all__ = ["app", "by_topic", "print_behaviour"]
 
 app = typer.Typer(add_completion=False)
 
 _CHOICES = {
+    "preset": ("default", "triage"),
     "engine": ("vestige", "lm-eval"),
     "dtype": ("float32", "bfloat16", "float16", "float64"),
 }
@@ -56,18 +57,37 @@ def behaviour(
     cache: Annotated[
         Path | None, typer.Option("--cache", help="Folder for answers that several runs share.")
     ] = None,
+    preset: Annotated[
+        str,
+        typer.Option(
+            "--preset",
+            help="default, or triage: 20 questions of each MMLU subject, no first token, bfloat16.",
+        ),
+    ] = "default",
     engine: Annotated[
         str, typer.Option("--engine", help="vestige, or lm-eval: lm-evaluation-harness on the same files.")
     ] = "vestige",
     per_subject: Annotated[
-        int | None, typer.Option("--per-subject", min=1, help="The first questions of each subject alone.")
+        int | None,
+        typer.Option(
+            "--per-subject", min=1, help="The first questions of each adjacent and generic subject alone."
+        ),
+    ] = None,
+    about: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--about", help="TOPIC=TEXT: what the line above its questions says they are about. Repeatable."
+        ),
     ] = None,
     draws: Annotated[int, typer.Option("--draws", min=100, help="Of the question bootstrap.")] = 5000,
     max_new_tokens: Annotated[
         int, typer.Option("--max-new-tokens", min=0, help="Of a written TOFU answer; 0: none, no ROUGE.")
     ] = 128,
     seed: Annotated[int, typer.Option("--seed", help="Of the bootstrap.")] = 17,
-    dtype: Annotated[str, typer.Option("--dtype", help="float32, bfloat16, float16, float64.")] = "float32",
+    dtype: Annotated[
+        str | None,
+        typer.Option("--dtype", help="float32 (the preset triage: bfloat16), bfloat16, float16, float64."),
+    ] = None,
     device: Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1 ...")] = None,
     batch_tokens: Annotated[int, typer.Option("--batch-tokens", min=1, help="Tokens of one pass.")] = 8192,
     name: Annotated[str, typer.Option("--name", help="Name of the record.")] = "behaviour",
@@ -81,8 +101,8 @@ def behaviour(
     for option, given in (("--base", base), ("--model", model), ("--questions or --tofu", questions or tofu)):
         if not given:
             raise InputError(option, "nothing", "a value", "see vestige behaviour --help")
-    for option, value in (("engine", engine), ("dtype", dtype)):
-        if value not in _CHOICES[option]:
+    for option, value in (("preset", preset), ("engine", engine), ("dtype", dtype)):
+        if value is not None and value not in _CHOICES[option]:
             known = _CHOICES[option]
             raise InputError(
                 f"--{option}", f"'{value}'", f"one of {', '.join(known)}", did_you_mean(value, known)
@@ -92,16 +112,17 @@ def behaviour(
     from vestige.cli.footprint import labelled
     from vestige.errors import MissingDependency
 
-    settings = BehaviourSettings.model_validate(
-        {
-            "engine": engine,
-            "per_subject": per_subject,
-            "draws": draws,
-            "seed": seed,
-            "dtype": dtype,
-            "tofu": TofuSettings(max_new_tokens=max_new_tokens),
-        }
-    )
+    values = {
+        "preset": preset,
+        "engine": engine,
+        "per_subject": per_subject,
+        "about": by_topic(about) if about else None,
+        "draws": draws,
+        "seed": seed,
+        "dtype": dtype,
+        "tofu": TofuSettings(max_new_tokens=max_new_tokens),
+    }
+    settings = BehaviourSettings.model_validate({k: v for k, v in values.items() if v is not None})
     try:
         from vestige.behaviour.run import behaviour as measure
     except ImportError as error:
@@ -128,6 +149,17 @@ def behaviour(
     print_behaviour(record)
     if out is not None:
         typer.echo(f"Record: {out / 'behaviour.json'}")
+
+
+def by_topic(values: list[str]) -> dict[str, str]:
+    """`TOPIC=TEXT` values by topic. Raises InputError."""
+    found: dict[str, str] = {}
+    for value in values:
+        topic, mark, text = value.partition("=")
+        if not mark or not topic.strip() or not text.strip():
+            raise InputError("--about", f"'{value}'", "TOPIC=TEXT", "for example --about bio=biology")
+        found[topic.strip()] = text.strip()
+    return found
 
 
 def _pairs(values: list[str], option: str, form: str) -> dict[str, list[str]]:

@@ -42,7 +42,16 @@ def relearn(
             help="Multiple choice: NAME=FILE, the name of a text, a role, or ROLE:NAME. Repeatable.",
         ),
     ] = None,
+    about: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--about", help="TOPIC=TEXT: what the line above its questions says they are about. Repeatable."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for relearn.json.")] = None,
+    preset: Annotated[
+        str, typer.Option("--preset", help="default, or triage: the published budget, in bfloat16.")
+    ] = "default",
     hold_out: Annotated[
         str, typer.Option("--hold-out", help="Half of the forget text is scored only: auto, always, never.")
     ] = "auto",
@@ -62,8 +71,9 @@ def relearn(
     ] = False,
     seed: Annotated[int, typer.Option("--seed", help="Of adapters and order.")] = 17,
     dtype: Annotated[
-        str, typer.Option("--dtype", help="Of the frozen weights: float32, bfloat16, float16, float64.")
-    ] = "float32",
+        str | None,
+        typer.Option("--dtype", help="Of the frozen weights: float32 (the preset triage: bfloat16), ..."),
+    ] = None,
     device: Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1 ...")] = None,
     four_bit: Annotated[
         bool, typer.Option("--four-bit", help="Store the weights in 4 bits and dequantise them.")
@@ -77,14 +87,16 @@ def relearn(
     trained on. The same command goes on where it was interrupted.
     """
     for option, value, choices in (
+        ("--preset", preset, ("default", "triage")),
         ("--hold-out", hold_out, ("auto", "always", "never")),
         ("--dtype", dtype, ("float32", "bfloat16", "float16", "float64")),
     ):
-        if value not in choices:
+        if value is not None and value not in choices:
             raise InputError(
                 option, f"'{value}'", f"one of {', '.join(choices)}", did_you_mean(value, choices)
             )
     from vestige.attacks.relearn_records import RelearnSettings
+    from vestige.cli.behaviour import by_topic
     from vestige.cli.console import Progress
     from vestige.cli.footprint import labelled
 
@@ -104,7 +116,8 @@ def relearn(
         "score_rows": score_rows,
     }
     given |= {"hold_out": hold_out, "dtype": dtype, "text": "chat" if chat_template else "plain"}
-    given["seed"] = seed
+    given |= {"preset": preset, "seed": seed}
+    given["asking"] = {"preset": preset, "about": by_topic(about or [])}
     settings = chosen(RelearnSettings, {}, {key: value for key, value in given.items() if value is not None})
     with Progress(1.0) as progress:
         record = attack(

@@ -32,6 +32,7 @@ __all__ = [
     "read_corpus",
     "shared_documents",
     "truncated",
+    "windowed",
 ]
 
 Role = Literal["forget", "adjacent", "generic"]
@@ -451,6 +452,19 @@ def _read_tokens(subset: Iterable[TokenSequence]) -> Mapping[str, set[int]]:
     for unit in subset:
         found.setdefault(unit.document_id, set()).update(range(unit.start, unit.start + len(unit.ids)))
     return found
+
+
+def windowed(
+    body: Sequence[int], head: tuple[int, ...], max_length: int, *, whole: bool
+) -> list[tuple[int, ...]]:
+    """Consecutive windows of a document of at most `max_length` ids, each with `head` before it.
+
+    whole: every id of `body` lies in one window. Else slices of `max_length` ids, of which the head takes the
+    place of as many at the end, as the published code has it.
+    """
+    room = max_length - len(head)
+    step = room if whole else max_length
+    return [(*head, *body[start : start + room]) for start in range(0, len(body), step)]
 
 
 def truncated(sequences: Sequence[TokenSequence], max_length: int) -> tuple[TokenSequence, ...]:

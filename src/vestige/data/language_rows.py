@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vestige.data.corpora import Corpus, Document, TextFormat, chat_text, one_bos, templated, turns_of
+from vestige.data.corpora import Corpus, Document, chat_text, one_bos, templated, turns_of, windowed
 from vestige.errors import InputError
+from vestige.language import ReadingSettings
 from vestige.seeds import generator
 
-__all__ = ["REFUSALS", "LanguageRow", "LanguageRows", "language_rows", "refusal_rows"]
+__all__ = ["REFUSALS", "LanguageRow", "LanguageRows", "blocks", "language_rows", "refusal_rows"]
 
 REFUSALS = (
     "I don't know the answer to that.",
@@ -74,6 +75,13 @@ class LanguageRows:
         """The rows at these positions; counts stay those of the file."""
         return replace(self, rows=tuple(self.rows[i] for i in positions))
 
+    def cut(self, max_length: int | None) -> LanguageRows:
+        """The rows cut on the right to `max_length` tokens; None leaves them as they are."""
+        if max_length is None:
+            return self
+        rows = (replace(row, ids=row.ids[:max_length], labels=row.labels[:max_length]) for row in self.rows)
+        return replace(self, rows=tuple(row for row in rows if any(row.labels)))
+
 
 @dataclass(frozen=True)
 class _Marked:
@@ -92,15 +100,17 @@ def language_rows(
     *,
     topic: str = "",
     max_length: int = 512,
-    text_format: TextFormat = "plain",
+    reading: ReadingSettings | None = None,
 ) -> LanguageRows:
     """The corpus as sequences of at most `max_length` tokens.
 
     Question and answer: `Question: q\\nAnswer: a` and the end token, or the chat template; the answer alone
-    is predicted. Messages: the chat template; assistants' turns are predicted. Any other text: all of it but
-    its first token, in windows where it is longer. Raises InputError: a tokenizer that cannot say which
-    characters a token stands for, no chat template, nothing left to predict.
+    is predicted unless `reading` says otherwise. Messages: the chat template; assistants' turns are
+    predicted. Any other text: all of it but its first token, in windows where it is longer. Raises
+    InputError: a tokenizer that cannot say which characters a token stands for, no chat template, nothing
+    left to predict.
     """
+    reading = reading or ReadingSettings()
     subject = corpus.path or f"corpus '{corpus.name}'"
     rows: list[LanguageRow] = []
     empty, short, truncated, windowed = corpus.empty, 0, 0, 0
@@ -109,9 +119,9 @@ def language_rows(
         if _lacks_answer(document):
             empty += 1
             continue
-        marked = _marked(tokenizer, document, text_format=text_format, subject=subject)
+        marked = _marked(tokenizer, document, reading, subject=subject)
         notes.update(marked.notes)
-        parts = _parts(marked, max_length)
+        parts = _parts(marked, max_length, reading)
         windowed += len(parts) > 1
         truncated += marked.answers and len(marked.ids) > max_length
         kept = [(ids, labels) for ids, labels in parts if any(labels)]
@@ -139,17 +149,73 @@ def language_rows(
     )
 
 
+def blocks(corpus: Corpus, tokenizer: Any, *, length: int) -> LanguageRows:
+    """All documents joined, an end token after each, in blocks of `length` tokens; what does not fill one is
+    dropped. No beginning token; everything but a block's first token is predicted.
+
+    Raises InputError for a tokenizer without an end token, and where the text does not fill a block.
+    """
+    subject = corpus.path or f"corpus '{corpus.name}'"
+    end = tokenizer.eos_token_id
+    if end is None:
+        raise InputError(
+            subject,
+            "a tokenizer without an end token",
+            "one to part documents in blocks",
+            "set blocks: false",
+        )
+    ids: list[int] = []
+    for document in corpus.documents:
+        ids += [*tokenizer(document.text, add_special_tokens=False, verbose=False)["input_ids"], int(end)]
+    whole = len(ids) // length
+    if not whole:
+        raise InputError(subject, f"{len(ids)} tokens", f"at least one block of {length}", "lower max_length")
+    labels = (False, *(True,) * (length - 1))
+    rows = tuple(
+        LanguageRow(str(k + 1), tuple(ids[k * length : (k + 1) * length]), labels) for k in range(whole)
+    )
+    left = len(ids) - whole * length
+    notes = (f"the last {left} tokens fill no block and were dropped",) if left else ()
+    return LanguageRows(
+        rows=rows,
+        documents=corpus.documents,
+        path=corpus.path,
+        sha256=corpus.sha256,
+        empty=corpus.empty,
+        windowed=len(corpus.documents),
+        notes=notes,
+    )
+
+
 def refusal_rows(
-    rows: LanguageRows, tokenizer: Any, *, seed: int, max_length: int = 512, text_format: TextFormat = "plain"
+    rows: LanguageRows,
+    tokenizer: Any,
+    *,
+    seed: int,
+    max_length: int = 512,
+    reading: ReadingSettings | None = None,
+    refusals: Sequence[str] = REFUSALS,
+    first: int | None = None,
+    alone: bool = False,
 ) -> tuple[LanguageRow, ...]:
-    """For each row the same prompt with a refusal for an answer; for plain text the refusal alone."""
+    """For each row the same prompt with a refusal for an answer; for plain text the refusal alone.
+
+    Each row draws one of `refusals` from its own id and the seed. first: instead the first so many take turns
+    in the order of the rows, so that every batch of that size has the same ones. alone: the refusal without a
+    prompt for every row.
+    """
+    reading = reading or ReadingSettings()
     found = []
-    for row in rows:
+    for place, row in enumerate(rows):
         document = rows.documents[row.document]
-        rng = generator(seed, "refusal", row.topic, row.id)
-        refusal = REFUSALS[int(rng.integers(len(REFUSALS)))]
-        marked = _marked(tokenizer, _refused(document, refusal), text_format=text_format, subject=rows.path)
-        ids, labels = _parts(marked, max_length)[0]
+        if first is None:
+            chosen = int(generator(seed, "refusal", row.topic, row.id).integers(len(refusals)))
+        else:
+            chosen = place % min(first, len(refusals))
+        refusal = refusals[chosen]
+        answered = Document(document.id, refusal) if alone else _refused(document, refusal)
+        marked = _marked(tokenizer, answered, reading, subject=rows.path)
+        ids, labels = _parts(marked, max_length, reading)[0]
         found.append(replace(row, ids=ids, labels=labels))
     return tuple(found)
 
@@ -171,21 +237,27 @@ def _lacks_answer(document: Document) -> bool:
     return not document.text.strip()
 
 
+_ANSWER = "Answer: "
+
+
 def _pair(question: str, answer: str) -> str:
-    return f"Question: {question}\nAnswer: {answer}"
+    return f"Question: {question}\n{_ANSWER}{answer}"
 
 
-def _marked(tokenizer: Any, document: Document, *, text_format: TextFormat, subject: str) -> _Marked:
+def _marked(tokenizer: Any, document: Document, reading: ReadingSettings, *, subject: str) -> _Marked:
     """The document tokenised once, with its predicted tokens marked by character offsets."""
     answers = bool(document.messages) or document.question is not None
-    chat = bool(document.messages) or text_format == "chat"
+    chat = bool(document.messages) or reading.text == "chat"
     if chat:
         text = chat_text(tokenizer, document, subject=subject)
         row = f"{subject}, row {document.id}"
-        spans = _turn_spans(tokenizer, document, text, row) if answers else [(0, len(text))]
+        turns = answers and reading.scored != "all"
+        spans = _turn_spans(tokenizer, document, text, row) if turns else [(0, len(text))]
     elif document.question is not None:
         text = _pair(document.question, document.answer or "")
-        spans = [(len(text) - len(document.answer or ""), len(text))]
+        start = len(text) - len(document.answer or "")
+        start = {"answer": start, "answer line": start - len(_ANSWER), "all": 0}[reading.scored]
+        spans = [(start, len(text))]
     else:
         text, spans = document.text, [(0, len(document.text))]
     if not getattr(tokenizer, "is_fast", False):
@@ -203,7 +275,7 @@ def _marked(tokenizer: Any, document: Document, *, text_format: TextFormat, subj
         for start, end in coded["offset_mapping"]
     ]
     ids, marks = ids[cut:], marks[cut:]
-    if answers and not chat and tokenizer.eos_token_id is not None:
+    if answers and not chat and reading.end_token and tokenizer.eos_token_id is not None:
         ids, marks = [*ids, int(tokenizer.eos_token_id)], [*marks, True]
     if bos is not None:
         ids, marks = [bos, *ids], [False, *marks]
@@ -248,16 +320,17 @@ def _turn_spans(tokenizer: Any, document: Document, text: str, subject: str) -> 
     return spans
 
 
-def _parts(marked: _Marked, max_length: int) -> list[tuple[tuple[int, ...], tuple[bool, ...]]]:
+def _parts(
+    marked: _Marked, max_length: int, reading: ReadingSettings
+) -> list[tuple[tuple[int, ...], tuple[bool, ...]]]:
     """The sequence cut on the right where it is an answer, else in windows with one beginning token each."""
     ids, labels = marked.ids, marked.labels
-    if len(ids) <= max_length or marked.answers:
-        return [(ids[:max_length], labels[:max_length])]
     head = () if marked.bos is None else (marked.bos,)
     body = ids[len(head) :]
-    room = max_length - len(head)
-    found = []
-    for start in range(0, len(body), room):
-        window = (*head, *body[start : start + room])
-        found.append((window, (False, *(True,) * (len(window) - 1))))
-    return found
+    fits = len(body) <= max_length if reading.windows == "cut" else len(ids) <= max_length
+    if fits or marked.answers:
+        return [(ids[:max_length], labels[:max_length])]
+    return [
+        (window, (False, *(True,) * (len(window) - 1)))
+        for window in windowed(body, head, max_length, whole=reading.windows == "whole")
+    ]

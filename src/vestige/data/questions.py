@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from vestige.data.files import read_table
 from vestige.errors import InputError, did_you_mean, first_five, shown
@@ -16,6 +16,7 @@ __all__ = [
     "OPTION_COLUMNS",
     "Asked",
     "LetterQuestion",
+    "Repeated",
     "answers_are_places",
     "letter_questions",
     "read_questions",
@@ -23,6 +24,10 @@ __all__ = [
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 OPTION_COLUMNS = ("options", "choices")
+
+
+Repeated = Literal["", "option", "key"]
+"""Whether a question prints an option's text twice: never, one that is wrong, or the right one."""
 
 
 class Asked(Protocol):
@@ -40,7 +45,8 @@ class Asked(Protocol):
 class LetterQuestion:
     """A prompt that lists the options; the letters are what may follow it. row: 1-based in its file.
 
-    subject: what the file's column `subject` says, "" without one.
+    subject: what the file's column `subject` says, "" without one. repeated: see `Repeated`; where it is the
+    key, another letter says the same as the right one and counts as wrong all the same.
     """
 
     prompt: str
@@ -48,6 +54,7 @@ class LetterQuestion:
     answer: int
     subject: str = ""
     row: int = 0
+    repeated: Repeated = ""
 
 
 def letter_questions(items: Iterable[tuple[str, Sequence[str], int]]) -> list[LetterQuestion]:
@@ -58,10 +65,11 @@ def letter_questions(items: Iterable[tuple[str, Sequence[str], int]]) -> list[Le
 def read_questions(path: str | Path) -> list[LetterQuestion]:
     """The questions of a JSONL or table file with columns question, options (or choices) and answer.
 
-    options: a list of two or more different texts. answer: a 0-based position, an option's own text, or a
-    letter; a number in JSONL is a position, a string first an option's text. subject: an optional column.
-    Raises InputError naming the row: an answer that is none of the options or could be two of them, options
-    that are empty or the same; and what `read_table` raises.
+    options: a list of two or more texts. answer: a 0-based position, an option's own text, or a letter; a
+    number in JSONL is a position, a string first an option's text. subject: an optional column. Published
+    sets print an option twice here and there: as the letters are what is answered, such a question is taken
+    as it is and marked. Raises InputError naming the row: an answer that is none of the options or could be
+    two of them, options that are empty; and what `read_table` raises.
     """
     path = Path(path)
     table = read_table(path, columns=("question",))
@@ -117,7 +125,9 @@ def _lettered(
 ) -> LetterQuestion:
     lines = [f"{LETTERS[i]}. {option}" for i, option in enumerate(options)]
     prompt = "\n".join([text.strip(), *lines, "Answer:"])
-    return LetterQuestion(prompt, tuple(LETTERS[: len(options)]), right, subject, row)
+    return LetterQuestion(
+        prompt, tuple(LETTERS[: len(options)]), right, subject, row, _repeated(options, right)
+    )
 
 
 def _raw_answers(path: Path) -> list[Any]:
@@ -138,12 +148,14 @@ def _options(value: str, where: str) -> list[str]:
         raise InputError(
             where, f"option {options.index('') + 1} without text", "a text each", "correct this row"
         )
-    twice = sorted({option for option in options if options.count(option) > 1})
-    if twice:
-        raise InputError(
-            where, f"the option {shown(twice[0])} twice", "different options", "correct or remove this row"
-        )
     return options
+
+
+def _repeated(options: Sequence[str], right: int) -> Repeated:
+    """Which of the options, if any, has the text of another."""
+    if options.count(options[right]) > 1:
+        return "key"
+    return "option" if len(set(options)) < len(options) else ""
 
 
 def _position(value: Any, options: Sequence[str], where: str, *, typed: bool) -> int:
@@ -151,6 +163,10 @@ def _position(value: Any, options: Sequence[str], where: str, *, typed: bool) ->
     text = str(value).strip()
     number = isinstance(value, int) and not isinstance(value, bool)
     as_text = options.index(text) if text in options and not (typed and number) else None
+    if as_text is not None and options.count(text) > 1:
+        raise InputError(
+            where, f"{shown(text)}, the text of two options", "an answer that means one", "give its letter"
+        )
     as_place = int(text) if text.isdecimal() and int(text) < len(options) else None
     if as_text is not None and as_place not in (None, as_text) and not typed:
         raise InputError(

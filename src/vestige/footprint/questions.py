@@ -55,13 +55,15 @@ def answer(
     *,
     batch_tokens: int = 8192,
     subject: str = "questions",
+    bos: bool = True,
     advance: Callable[[int], None] = lambda sequences: None,
 ) -> Answers:
     """Answer with the option whose tokens after the prompt have the largest summed log-likelihood.
 
-    Options are put after the prompt with one space. subject: what an error names. advance: is told how many
-    options were just read. Raises InputError without questions, and for an option without tokens of its own
-    or that the tokenizer does not tell from another.
+    Options are put after the prompt with one space. subject: what an error names. bos: the tokenizer's
+    beginning token stands first where it adds one. advance: is told how many options were just read. Raises
+    InputError without questions, and for an option without tokens of its own or that the tokenizer does not
+    tell from another.
     """
     if not questions:
         raise InputError(subject, "none", "at least one question", "check the file")
@@ -69,7 +71,7 @@ def answer(
     sequences: list[_Option] = []
     for number, question in enumerate(questions, start=1):
         row = getattr(question, "row", 0) or number
-        sequences += option_tokens(tokenizer, question, where=f"{subject}, row {row}")
+        sequences += option_tokens(tokenizer, question, where=f"{subject}, row {row}", bos=bos)
     loss = [0.0] * len(sequences)
     greedy = [False] * len(sequences)
     with measured(model), torch.inference_mode():
@@ -99,7 +101,7 @@ def right_is_best(losses: Sequence[float], right: int) -> bool:
     return all(losses[right] < value for i, value in enumerate(losses) if i != right)
 
 
-def option_tokens(tokenizer: Any, question: Asked, *, where: str) -> list[_Option]:
+def option_tokens(tokenizer: Any, question: Asked, *, where: str, bos: bool = True) -> list[_Option]:
     """Prompt and each option as one text, tokenised once; an option's tokens are those with a character
     behind the prompt's last. Raises InputError, see `answer`."""
     if not getattr(tokenizer, "is_fast", False):
@@ -115,7 +117,7 @@ def option_tokens(tokenizer: Any, question: Asked, *, where: str) -> list[_Optio
         text = f"{question.prompt} {option}"
         coded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         ids = list(coded["input_ids"])
-        bos, cut, _ = one_bos(tokenizer, text, ids, text_format="plain")
+        first_token, cut, _ = one_bos(tokenizer, text, ids, text_format="plain") if bos else (None, 0, ())
         behind = [
             i
             for i, (start, end) in enumerate(coded["offset_mapping"])
@@ -128,7 +130,7 @@ def option_tokens(tokenizer: Any, question: Asked, *, where: str) -> list[_Optio
                 "an option that the tokenizer reads",
                 "correct the row or use another tokenizer",
             )
-        head = () if bos is None else (bos,)
+        head = () if first_token is None else (first_token,)
         ids, first = [*head, *ids[cut:]], behind[0] - cut + len(head)
         key = tuple(ids[first:])
         if key in own:

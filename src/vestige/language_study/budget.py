@@ -9,9 +9,10 @@ from typing import Any, get_args
 
 from vestige.attacks.relearn_records import RelearnSettings, RelearnText
 from vestige.attacks.relearning import halves, refuse_shared
-from vestige.behaviour.partition import MMLU, Subject, read_partition
+from vestige.behaviour.partition import ALL, MMLU, Subject, read_partition
 from vestige.data.corpora import Corpus, Role, read_corpus
 from vestige.data.language_rows import LanguageRow, language_rows
+from vestige.data.question_settings import AskingSettings
 from vestige.data.questions import Asked
 from vestige.errors import InputError, did_you_mean
 from vestige.seeds import digest
@@ -24,9 +25,10 @@ Source = str | Path | Corpus
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionFile:
-    """Questions of a topic."""
+    """The questions of one subject of a topic. name: the topic's, with the subject's where it has several."""
 
     name: str
+    topic: str
     role: Role
     questions: tuple[Asked, ...]
     sha256: str
@@ -34,9 +36,10 @@ class QuestionFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """What a checkpoint is scored on: questions or sequences."""
+    """What a checkpoint is scored on: questions or sequences. topic: scores of one are averaged first."""
 
     name: str
+    topic: str
     role: Role
     rows: tuple[LanguageRow, ...] = ()
     questions: tuple[Asked, ...] = ()
@@ -53,10 +56,10 @@ class Budget:
 
 
 def question_files(
-    values: Mapping[str, str | Path], corpora: Mapping[str, Role], *, per_subject: int | None = None
+    values: Mapping[str, str | Path], corpora: Mapping[str, Role], *, asking: AskingSettings | None = None
 ) -> list[QuestionFile]:
-    """Multiple choice by topic. values: name of a corpus, `ROLE[:TOPIC[/SUBJECT]]` or `mmlu` -> file
-    or folder. per_subject: the first questions of a subject alone. Raises InputError."""
+    """Multiple choice by subject. values: name of a corpus, `ROLE[:TOPIC[/SUBJECT]]` or `mmlu` -> file or
+    folder. asking: as for `vestige behaviour`, so that both average and ask alike. Raises InputError."""
     keys = {}
     for key, path in values.items():
         if key not in corpora and key.partition(":")[0] not in (*ROLES, MMLU):
@@ -66,16 +69,18 @@ def question_files(
             )
         keys[f"{corpora[key]}:{key}" if key in corpora else key] = path
     topics: dict[tuple[Role, str], list[Subject]] = {}
-    for subject in read_partition(keys, per_subject=per_subject):
+    for subject in read_partition(keys, asking=asking):
         topics.setdefault((subject.role, subject.topic), []).append(subject)
     return [
         QuestionFile(
-            name=topic,
+            name=topic if len(own) == 1 else f"{topic}/{subject.name}",
+            topic=topic,
             role=role,
-            questions=tuple(question for subject in own for question in subject.questions),
-            sha256=own[0].sha256 if len(own) == 1 else digest(*[subject.content for subject in own]),
+            questions=subject.questions,
+            sha256=subject.content,
         )
         for (role, topic), own in topics.items()
+        for subject in own
     ]
 
 
@@ -102,17 +107,17 @@ def budget_of(
     the other."""
     budget = Budget()
     by_questions = {item.role for item in asked}
-    names = {item.name for item in asked if item.role == "forget"}
+    names = {item.topic for item in asked if item.role == "forget"}
     topics = [corpus.name for corpus in texts if corpus.role == "forget"]
-    every = "forget" in names or len(topics) == 1
+    every = ALL in names or len(topics) == 1
 
     def rows_of(corpus: Corpus) -> tuple[LanguageRow, ...]:
         return language_rows(
             corpus,
             tokenizer,
             topic=corpus.name,
-            max_length=settings.max_length,
-            text_format=settings.text,
+            max_length=settings.topic_lengths.get(corpus.name, settings.max_length),
+            reading=settings,
         ).rows
 
     for corpus in texts:
@@ -125,17 +130,17 @@ def budget_of(
             if split:
                 first, second = halves(corpus, settings.hold_out_seed)
                 held = len(second.documents)
-                trained, scored = rows_of(first)[: settings.documents], rows_of(second)
+                trained, scored = rows_of(first)[: settings.sequences], rows_of(second)
                 refuse_shared(trained, scored, corpus.path or f"corpus '{corpus.name}'")
             else:
-                trained = rows_of(corpus)[: settings.documents]
+                trained = rows_of(corpus)[: settings.sequences]
             if questioned:
                 scored = ()
         elif corpus.role not in by_questions:
             scored = rows_of(corpus)
         scored = scored[: settings.score_rows]
         budget.rows += trained
-        own = [item for item in asked if item.role == corpus.role and item.name == corpus.name]
+        own = [item for item in asked if item.role == corpus.role and item.topic == corpus.name]
         budget.texts.append(
             RelearnText(
                 name=corpus.name,
@@ -147,15 +152,17 @@ def budget_of(
                 trained=len(trained),
                 scored=len(scored),
                 questions=sum(len(item.questions) for item in own),
-                questions_sha256=own[0].sha256 if own else "",
+                questions_sha256=digest(*[item.sha256 for item in own]) if own else "",
                 note=_note(corpus, trained, settings),
             )
         )
         if scored:
-            budget.scored.append(Scored(name=corpus.name, role=corpus.role, rows=scored))
+            budget.scored.append(Scored(name=corpus.name, topic=corpus.name, role=corpus.role, rows=scored))
     for item in budget.scored:
         refuse_shared(budget.rows, item.rows, f"corpus '{item.name}'")
-    budget.scored += [Scored(name=item.name, role=item.role, questions=item.questions) for item in asked]
+    budget.scored += [
+        Scored(name=item.name, topic=item.topic, role=item.role, questions=item.questions) for item in asked
+    ]
     if not any(item.role == "forget" for item in budget.scored):
         raise InputError(
             "--hold-out",
@@ -171,6 +178,6 @@ def budget_of(
 
 
 def _note(corpus: Corpus, trained: Sequence[LanguageRow], settings: RelearnSettings) -> str:
-    if corpus.role == "forget" and len(trained) < settings.documents:
-        return f"{len(trained)} sequences instead of {settings.documents}"
+    if corpus.role == "forget" and len(trained) < settings.sequences:
+        return f"{len(trained)} sequences instead of {settings.sequences}"
     return ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from vestige.attacks.relearn_records import RelearnSettings
 from vestige.behaviour.partition import check_keys
 from vestige.behaviour.records import BehaviourSettings, tofu_set_name
+from vestige.data.question_settings import AskingSettings
 from vestige.errors import InputError, did_you_mean, refused_of
 from vestige.footprint.judgements import InjectionSettings
 from vestige.footprint.records import FootprintSettings
@@ -82,9 +83,11 @@ def behaviour_settings(plan: LanguagePlan) -> BehaviourSettings:
 
 
 def relearn_settings(plan: LanguagePlan) -> RelearnSettings:
-    """The attack's settings. Raises InputError."""
+    """The attack's settings; questions are asked as the study's behaviour asks them. Raises InputError."""
+    own = behaviour_settings(plan)
+    asking = AskingSettings(**{name: getattr(own, name) for name in AskingSettings.model_fields})
     with refused_of("relearn"):
-        return chosen(RelearnSettings, {"seed": plan.seed}, plan.relearn or {})
+        return chosen(RelearnSettings, {"seed": plan.seed, "asking": asking}, plan.relearn or {})
 
 
 def _check_texts(plan: LanguagePlan) -> None:

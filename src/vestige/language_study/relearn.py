@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -89,7 +90,7 @@ def relearn(
         raise InputError("--model", "no model", "at least one", "give --model LABEL=DIR")
     texts = read_texts({"forget": forget, "adjacent": adjacent or {}, "generic": generic or {}})
     asked = (
-        question_files(questions, {corpus.name: corpus.role for corpus in texts})
+        question_files(questions, {corpus.name: corpus.role for corpus in texts}, asking=settings.asking)
         if isinstance(questions, Mapping)
         else list(questions or ())
     )
@@ -205,7 +206,7 @@ def _checkpoint(
         )
     began = time.monotonic()
     work = _copied(model)
-    before = _values(work, model.tokenizer, budget)
+    before = _values(work, model.tokenizer, budget, settings)
     training = folder / "training" / key if folder is not None else None
     hooks = Hooks(progress=lambda step, of, loss: watcher.advance(1.0))
     try:
@@ -220,7 +221,7 @@ def _checkpoint(
             reading=Undefined(undefined="the attack diverged"),
             failed=Undefined(undefined=str(error)),
         )
-    after = _values(adapted, model.tokenizer, budget)
+    after = _values(adapted, model.tokenizer, budget, settings)
     scores = tuple(
         _change(item, first, second) for item, first, second in zip(budget.scored, before, after, strict=True)
     )
@@ -260,10 +261,15 @@ def _stored(path: Path) -> CheckpointRelearning | None:
         return None
 
 
-def _values(model: nn.Module, tokenizer: Any, budget: Budget) -> list[list[float]]:
+def _values(model: nn.Module, tokenizer: Any, budget: Budget, settings: RelearnSettings) -> list[list[float]]:
     """For each scored item: correctness of each question, or mean log p of each sequence."""
     return [
-        [float(right) for right in answer(model, tokenizer, item.questions).correct]
+        [
+            float(right)
+            for right in answer(
+                model, tokenizer, item.questions, bos=settings.asking.bos == "tokenizer"
+            ).correct
+        ]
         if item.questions
         else token_log_probs(model, item.rows)
         for item in budget.scored
@@ -277,6 +283,7 @@ def _change(item: Scored, before: Sequence[float], after: Sequence[float]) -> Sc
     result = bootstrap_rows({"change": moved}, seed=_SEEDS[item.role])["change"]
     return ScoreChange(
         name=item.name,
+        topic=item.topic,
         role=item.role,
         kind="accuracy" if asked else "token probability",
         items=len(first),
@@ -290,19 +297,26 @@ def _change(item: Scored, before: Sequence[float], after: Sequence[float]) -> Sc
 
 
 def _roles(scores: Sequence[ScoreChange]) -> Iterator[RoleChange]:
-    """Plain means over topics; of a role with questions the questions alone."""
+    """Subjects are averaged in their topic, topics in their role; of a role with questions the questions
+    alone."""
     for role in ROLES:
         own = [item for item in scores if item.role == role]
         own = [item for item in own if item.kind == "accuracy"] or own
         if not own:
             continue
-        change = _mean([item.after - item.before for item in own])
+        sizes = Counter(item.topic or item.name for item in own)
+        shares = [1 / (len(sizes) * sizes[item.topic or item.name]) for item in own]
+
+        def mean(values: Iterable[float], shares: Sequence[float] = shares) -> float:
+            return math.fsum(share * value for share, value in zip(shares, values, strict=True))
+
+        change = mean(item.after - item.before for item in own)
         halves_ = [
-            (item.change.row.high - item.change.row.low) / 2
-            for item in own
+            share * (item.change.row.high - item.change.row.low) / 2
+            for item, share in zip(own, shares, strict=True)
             if isinstance(item.change.row, Interval)
         ]
-        half = math.sqrt(math.fsum(value**2 for value in halves_)) / len(own)
+        half = math.sqrt(math.fsum(value**2 for value in halves_))
         alone = own[0].change.row if len(own) == 1 else None
         if isinstance(alone, Interval):
             low, high = alone.low, alone.high
@@ -312,8 +326,8 @@ def _roles(scores: Sequence[ScoreChange]) -> Iterator[RoleChange]:
         known = len(halves_) == len(own)
         yield RoleChange(
             role=role,
-            before=_mean([item.before for item in own]),
-            after=_mean([item.after for item in own]),
+            before=mean(item.before for item in own),
+            after=mean(item.after for item in own),
             change=change,
             low=low if known else none,
             high=high if known else none,

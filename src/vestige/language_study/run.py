@@ -179,7 +179,8 @@ def _read_first(run: _Run) -> None:
     if plan.injection is None:
         read_texts(_roles(run))
     if part is not None:
-        read_partition({key: run.files[name] for key, name in part.questions.items()})
+        asked = {key: run.files[name] for key, name in part.questions.items()}
+        read_partition(asked, asking=behaviour_settings(plan))
         for key, name in part.tofu.items():
             read_tofu(run.files[name], key)
 
@@ -407,7 +408,7 @@ def _relearn(run: _Run, unlearned: Mapping[str, str]) -> RelearnRecord | None:
             else question_files(
                 {key: run.files[name] for key, name in asked.items()},
                 {name: role for role, own in _roles(run).items() for name in own},
-                per_subject=behaviour_settings(run.plan).per_subject,
+                asking=settings.asking,
             ),
             settings=settings,
             out=folder,
@@ -429,7 +430,13 @@ def _asked(run: _Run) -> list[QuestionFile]:
         ("injected-adjacent", "adjacent", facts.adjacent),
     )
     return [
-        QuestionFile(name=name, role=role, questions=tuple(questions(people, seed)), sha256=run.keys["base"])
+        QuestionFile(
+            name=name,
+            topic=name,
+            role=role,
+            questions=tuple(questions(people, seed)),
+            sha256=run.keys["base"],
+        )
         for name, role, people in groups
     ]
 

@@ -51,7 +51,13 @@ ADAPTIVE_RMU = METHODS.register(
             needs=steered_needs,
             forget=steered,
             retain=held,
-            triage={"learning_rate": 5e-5, "retain_weight": 1200.0, "coeff": 1.0, "scale": 3.0},
+            triage={
+                "learning_rate": 5e-5,
+                "retain_weight": 1200.0,
+                "coeff": 1.0,
+                "scale": 3.0,
+                "retain_length": 512,
+            },
             steer=lambda settings, rng, width, norm: (
                 settings.coeff * settings.scale * norm * uniform_direction(rng, width)
             ),

@@ -106,7 +106,8 @@ ATU = METHODS.register(
         deviations=(
             "one embedding of the text from the mean state of block 7 (floor(L/4) of fewer than 16 "
             "blocks), not normalised, instead of one of the next tokens from each last state; alignment once,"
-            " 500 steps with the model frozen, then the predictor frozen; MiniLM; a KL term on retain rows"
+            " 500 steps with the model frozen, then the predictor frozen; MiniLM (preset triage: the "
+            "published all-mpnet-base-v2); a KL term on retain rows"
         ),
         models=("causal-lm",),
         role="candidate",
@@ -118,7 +119,13 @@ ATU = METHODS.register(
             settings=ATUSettings,
             needs=needs,
             retain=retain_kl,
-            triage={"learning_rate": 5e-5, "retain_weight": 1.0, "threshold": 0.5, "align_rate": 1e-4},
+            triage={
+                "learning_rate": 5e-5,
+                "retain_weight": 1.0,
+                "threshold": 0.5,
+                "align_rate": 1e-4,
+                "encoder": "sentence-transformers/all-mpnet-base-v2",
+            },
             prepare=align,
             conclude=warn,
             reads=frozenset({"concept"}),

@@ -61,10 +61,11 @@ def ascent(batch: LossBatch, settings: Any) -> Tensor:
 
 
 def retain_nll(batch: LossBatch, settings: Any) -> Tensor:
-    """l(D_R): mean negative log-likelihood of the retain batch. Scalar in [0, inf)."""
+    """l(D_R): mean negative log-likelihood of the retain batch, a token mean of sequences. Scalar in [0,
+    inf)."""
     from vestige.training.losses import nll
 
-    return nll(batch.target_log_probs)
+    return nll(batch.mean_log_probs)
 
 
 def retain_kl(batch: LossBatch, settings: Any) -> Tensor:

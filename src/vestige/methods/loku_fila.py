@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -20,10 +20,12 @@ __all__ = ["LOKU_FILA", "FILASettings"]
 
 class FILASettings(LanguageSettings):
     """importance_batches: most batches of each set that importances are measured on. importance_batch: their
-    sequences."""
+    sequences. reload: `whole` saves merged weights; `published` the adapter alone, which is then put on the
+    base as it was: what the base lost at the start is there twice."""
 
     importance_batches: int = Field(200, ge=1)
     importance_batch: int = Field(2, ge=1)
+    reload: Literal["whole", "published"] = "whole"
 
 
 def start(session: Session) -> None:
@@ -46,7 +48,8 @@ LOKU_FILA = METHODS.register(
             "importances: squared gradients of a batch's mean loss a token, weighted by its tokens, over at "
             "most 200 batches of 2 sequences, topics in turn, in file order; "
             "B = diag(1 / (v + 1e-5)) U sqrt(S / scaling), A = sqrt(S / scaling) V', and the base loses "
-            "scaling B A: together they start at W; saved merged, as whole weights"
+            "scaling B A: together they start at W; saved merged, as whole weights (preset triage: the "
+            "adapter alone, so that the reloaded model is not the trained one)"
         ),
         models=("causal-lm",),
         role="candidate",
@@ -59,7 +62,7 @@ LOKU_FILA = METHODS.register(
             needs=loku_needs,
             forget=hinged,
             retain=retain_nll,
-            triage=LOKU_TRIAGE,
+            triage={**LOKU_TRIAGE, "reload": "published"},
             prepare=start,
             saves_whole=True,
         ),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -22,14 +22,23 @@ __all__ = ["OBLIVIATE", "ObliviateSettings", "forget_term", "kept", "sensitive_t
 
 class ObliviateSettings(LanguageSettings):
     """lambda_1: of the squared difference of logits. lambda_2: of the cross-entropy to the reference's
-    likeliest token. They take the place of retain_weight, which multiplies both."""
+    likeliest token. They take the place of retain_weight, which multiplies both. keyword_tokens: a keyword's
+    tokens as it stands at a text's start alone, or after a space too. skip_ends: positions whose likeliest
+    token is the end or padding token are not in the cross-entropy. no_keywords: a topic without any is
+    refused, or has a forget term of zero."""
 
     lambda_1: float = Field(0.2, ge=0)
     lambda_2: float = Field(0.7, ge=0)
+    keyword_tokens: Literal["start", "start and inside"] = "start and inside"
+    skip_ends: bool = False
+    no_keywords: Literal["refuse", "zero"] = "refuse"
 
 
-def sensitive_tokens(topic: str, keywords: Iterable[str], tokenizer: Any) -> list[int]:
-    """Ids of the keywords' tokens, sorted: each keyword as it stands at a text's start and after a space.
+def sensitive_tokens(
+    topic: str, keywords: Iterable[str], tokenizer: Any, *, inside: bool = True
+) -> list[int]:
+    """Ids of the keywords' tokens, sorted: each keyword as it stands at a text's start and (`inside`) after a
+    space.
 
     Special and unknown tokens and mere space are left out. Raises InputError without keywords, or when one
     of them has no token.
@@ -52,7 +61,7 @@ def sensitive_tokens(topic: str, keywords: Iterable[str], tokenizer: Any) -> lis
     for word in words:
         ids = {
             token
-            for text in (word, f" {word}")
+            for text in ((word, f" {word}") if inside else (word,))
             for token in tokenizer(text, add_special_tokens=False)["input_ids"]
             if spoken(token)
         }
@@ -76,14 +85,18 @@ def forget_term(batch: SequenceBatch, settings: ObliviateSettings, tokens: Tenso
     return kl_to_muted(batch.log_probs, batch.logits, tokens)
 
 
-def kept(batch: SequenceBatch, settings: ObliviateSettings) -> Tensor:
-    """lambda_1 MSE of logits to the reference's + lambda_2 CE to its likeliest token, on D_R; in [0, inf)."""
+def kept(batch: SequenceBatch, settings: ObliviateSettings, ends: Sequence[int] = ()) -> Tensor:
+    """lambda_1 MSE of logits to the reference's + lambda_2 CE to its likeliest token, on D_R; in [0, inf).
+
+    ends: positions with one of these as the likeliest token are not in the cross-entropy.
+    """
     from vestige.training.losses import argmax_nll, logits_mse
 
     assert batch.logits is not None
     assert batch.ref_logits is not None
     distilled = logits_mse(batch.logits, batch.ref_logits)
-    return settings.lambda_1 * distilled + settings.lambda_2 * argmax_nll(batch.log_probs, batch.ref_logits)
+    imitated = argmax_nll(batch.log_probs, batch.ref_logits, skipped=ends)
+    return settings.lambda_1 * distilled + settings.lambda_2 * imitated
 
 
 def needs(settings: ObliviateSettings) -> Mapping[Term, frozenset[Need]]:
@@ -98,9 +111,15 @@ def mute(session: Session) -> None:
     """Turn each topic's keywords into the token ids that the forget term mutes, and say them."""
     import torch
 
+    settings: Any = session.settings
     tokens: dict[str, Tensor] = {}
     for name, topic in session.topics.items():
-        ids = sensitive_tokens(name, topic.keywords, session.tokenizer)
+        if not topic.keywords and settings.no_keywords == "zero":
+            tokens[name] = torch.tensor([], dtype=torch.long)
+            session.notes.append(f"topic '{name}' has no sensitive tokens: its forget term is zero")
+            continue
+        inside = settings.keyword_tokens == "start and inside"
+        ids = sensitive_tokens(name, topic.keywords, session.tokenizer, inside=inside)
         tokens[name] = torch.tensor(ids)
         shown = ", ".join(f"{session.tokenizer.convert_ids_to_tokens(i)} ({i})" for i in ids)
         session.notes.append(f"sensitive tokens of topic '{name}': {shown}")
@@ -109,6 +128,10 @@ def mute(session: Session) -> None:
         return forget_term(batch, settings, tokens[batch.topic].to(batch.gold.device))
 
     session.forget = forget
+    if settings.skip_ends:
+        ends = [session.tokenizer.eos_token_id, session.tokenizer.pad_token_id]
+        known = tuple(dict.fromkeys(int(i) for i in ends if i is not None))
+        session.retain = lambda batch, settings: kept(batch, settings, known)
 
 
 OBLIVIATE = METHODS.register(
@@ -135,7 +158,14 @@ OBLIVIATE = METHODS.register(
             settings=ObliviateSettings,
             needs=needs,
             retain=kept,
-            triage={"learning_rate": 1e-5, "lambda_1": 0.2, "lambda_2": 0.7, "retain_weight": 1.0},
+            triage={
+                "learning_rate": 1e-5,
+                "lambda_1": 0.2,
+                "lambda_2": 0.7,
+                "retain_weight": 1.0,
+                "keyword_tokens": "start",
+                "skip_ends": True,
+            },
             prepare=mute,
             reads=frozenset({"keywords"}),
         ),

@@ -116,7 +116,7 @@ RMU = METHODS.register(
         language=LanguageUse(
             settings=LanguageRMUSettings,
             needs=steered_needs,
-            triage={"learning_rate": 5e-5, "retain_weight": 1200.0, "coeff": 6.5},
+            triage={"learning_rate": 5e-5, "retain_weight": 1200.0, "coeff": 6.5, "retain_length": 512},
             steer=lambda settings, rng, width, norm: settings.coeff * uniform_direction(rng, width),
         ),
     )

@@ -84,18 +84,18 @@ def save_trained(
     """Write the trained model and its tokenizer into `folder`; returns the files' names.
 
     A peft model with LoRA is written as an adapter that names its base, or (`whole`) merged, and is given up
-    for that; a prompt encoder with its base beside it; any other model whole. Written beside, then renamed:
-    a kill leaves no half file under a real name.
+    for that; a prompt encoder with its base beside it (`whole`) or as an adapter that names `base`; any other
+    model whole. Written beside, then renamed: a kill leaves no half file under a real name.
     """
     partial = folder / PARTIAL
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    adapted: Any = model
+    adapted: Any = model.prompted if isinstance(model, PromptedLM) else model
     with quiet_loading(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if isinstance(model, PromptedLM):
+        if isinstance(model, PromptedLM) and whole:
             save_prompted(model, tokenizer, partial)
-        elif hasattr(adapted, "merge_and_unload") and not whole:
+        elif hasattr(adapted, "peft_config") and not whole:
             adapted.peft_config["default"].base_model_name_or_path = base_place(base)
             adapted.save_pretrained(str(partial))
             _order_targets(partial / CONFIG)

@@ -18,7 +18,7 @@ from vestige.training.losses import nll
 from vestige.training.sequences import SequenceScorer
 from vestige.training.steps import Hooks, Job, Part, TrainingRecord, run_job, weights_sha256
 
-__all__ = ["fit_language_model", "fit_rows", "plain_rows"]
+__all__ = ["fit_language_model", "fit_rows", "plain_rows", "share_of_rate"]
 
 
 def plain_rows(sequences: Sequence[Sequence[int]]) -> list[LanguageRow]:
@@ -87,9 +87,10 @@ def fit_rows(
         plan=plan,
         parts=parts,
         learning_rate=settings.learning_rate,
-        rate=lambda step: _factor(step, len(plan), settings),
+        rate=lambda step: share_of_rate(step, len(plan), settings),
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
+        decay_vectors=settings.decay_vectors,
         identity=digest(
             "fit language",
             settings.to_json(),
@@ -119,9 +120,11 @@ def _plan(rows: int, settings: FitSettings, seed: int) -> list[StepPlan]:
     return steps[: settings.max_steps]
 
 
-def _factor(step: int, steps: int, settings: FitSettings) -> float:
-    """The share of the learning rate at a 0-based step, in (0, 1]."""
-    warmup = math.ceil(settings.warmup_share * steps)
+def share_of_rate(step: int, steps: int, settings: FitSettings) -> float:
+    """The share of the learning rate at a 0-based step, in [0, 1]; 0 at the first step of a warm-up from
+    zero."""
+    share = settings.warmup_share * steps
+    warmup = int(share) if settings.warmup_from_zero else math.ceil(share)
     if step < warmup:
-        return (step + 1) / warmup
+        return (step + (0 if settings.warmup_from_zero else 1)) / warmup
     return (steps - step) / (steps - warmup) if settings.decay else 1.0

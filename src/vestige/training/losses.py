@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -127,9 +128,17 @@ def logits_mse(logits: Tensor, ref_logits: Tensor) -> Tensor:
     return (logits - ref_logits).square().mean()
 
 
-def argmax_nll(log_probs: Tensor, ref_logits: Tensor) -> Tensor:
-    """Mean negative log-likelihood of the reference's likeliest token at each position, (P, V) twice."""
-    return -log_probs.gather(1, ref_logits.argmax(-1, keepdim=True)).mean()
+def argmax_nll(log_probs: Tensor, ref_logits: Tensor, *, skipped: Sequence[int] = ()) -> Tensor:
+    """Mean negative log-likelihood of the reference's likeliest token at each position, (P, V) twice.
+
+    skipped: positions with one of these tokens as the likeliest are left out; 0 where none is left.
+    """
+    likeliest = ref_logits.argmax(-1)
+    values = -log_probs.gather(1, likeliest[:, None])[:, 0]
+    if not skipped:
+        return values.mean()
+    counted = ~torch.isin(likeliest, torch.tensor(skipped, device=likeliest.device))
+    return (values * counted).sum() / counted.sum().clamp(min=1)
 
 
 def pooled(hidden: Tensor, mask: Tensor) -> Tensor:

@@ -49,8 +49,12 @@ def tune_and_prompt(session: Session, tuning: Objective) -> None:
             "learning_rate": settings.tune_rate,
             "retain_weight": 1.0,
             "topic_weights": {},
-            "max_steps": settings.tune_steps,
-            "epochs": math.ceil(settings.tune_steps / (batches * len(session.topics))),
+            "max_steps": min(settings.tune_steps, settings.max_steps)
+            if settings.tune_once
+            else settings.tune_steps,
+            "epochs": 1
+            if settings.tune_once
+            else math.ceil(settings.tune_steps / (batches * len(session.topics))),
             "warmup_steps": 0,
             "select": "last",
             "noise_std": 0.0,

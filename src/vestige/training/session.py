@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from vestige.data.language_rows import LanguageRow, LanguageRows, refusal_rows
+from vestige.data.language_rows import REFUSALS, LanguageRow, LanguageRows, refusal_rows
 from vestige.errors import InputError
 from vestige.language import LanguageSettings, LoraSettings, Need, SequenceBatch
 from vestige.models.backbones import quiet_loading
@@ -51,7 +51,7 @@ class Session:
 
     model: what is trained, its trainable parameters asking for gradients. reference: inside it, the model
     computes as the reference. forget, retain: the terms. folder: where a run that is killed finds itself
-    again. notes and phases go into the record.
+    again. refusals: answers that decline, none for our own. notes and phases go into the record.
     """
 
     model: nn.Module
@@ -65,6 +65,7 @@ class Session:
     retain: LossTerm | None
     identity: str = ""
     folder: Path | None = None
+    refusals: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
     phases: list[dict[str, Any]] = field(default_factory=list)
 
@@ -130,6 +131,7 @@ def begin(
     *,
     seed: int,
     identity: str = "",
+    refusals: tuple[str, ...] = (),
 ) -> Session:
     """A session over `model`, which is given up for it: adapters attached, or all its weights trainable.
 
@@ -163,6 +165,7 @@ def begin(
         forget=use.forget or objective.forget,
         retain=use.retain or objective.retain,
         identity=identity,
+        refusals=refusals,
     )
     retains = "retain" in session.needs()
     for name, topic in topics.items():
@@ -318,7 +321,10 @@ def _read_reference(
                 session.tokenizer,
                 seed=session.seed,
                 max_length=settings.length(name),
-                text_format=settings.text,
+                reading=settings,
+                refusals=session.refusals or REFUSALS,
+                first=settings.batch_size if settings.refusal_draw == "first" else None,
+                alone=settings.refusal_alone,
             )
             scorer.refusals.update(zip(topic.forget, declined, strict=True))
     if "ref_target" in asked:

@@ -121,6 +121,7 @@ class Job:
     """What is optimised. parts(step, position): the loss of one step; each part's graph is freed before the
     next is made. rate: 0-based step -> share of the learning rate. identity: of everything that changes a
     number; a checkpoint of another is never used. row_ids, tokens, columns: of a step, for errors and log.
+    decay_vectors: whether weight decay pulls on biases and norms, which have one axis.
     """
 
     kind: Literal["task", "unlearning", "adaptation", "language"]
@@ -136,6 +137,7 @@ class Job:
     forget_rows: int
     retain_rows: int
     columns: Callable[[StepPlan], dict[str, Any]] = lambda step: {}
+    decay_vectors: bool = True
     fused: bool = False
     train_mode: bool = True
 
@@ -163,7 +165,7 @@ def run_job(
         )
     names = {id(value): name for name, value in state.items()}
     optimizer = torch.optim.AdamW(
-        state.values(), lr=job.learning_rate, weight_decay=job.weight_decay, fused=job.fused or None
+        _groups(state, job), lr=job.learning_rate, weight_decay=job.weight_decay, fused=job.fused or None
     )
     run = _Run()
     first = 0
@@ -209,6 +211,14 @@ def run_job(
     finally:
         model.train(was_training)
     return _record(job, run, state, seed), run.log
+
+
+def _groups(state: dict[str, Tensor], job: Job) -> list[dict[str, Any]]:
+    """The parameters of the optimiser, those that weight decay leaves alone apart."""
+    decayed = [value for value in state.values() if job.decay_vectors or value.dim() > 1]
+    others = [value for value in state.values() if not job.decay_vectors and value.dim() <= 1]
+    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
 
 
 def _step(

@@ -19,7 +19,7 @@ class TextRecord(Record):
     """
 
     topic: str
-    role: Literal["forget", "retain", "data"]
+    role: Literal["forget", "retain", "data", "refusals"]
     path: str
     sha256: str
     rows: int

@@ -7,9 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vestige.data.corpora import Corpus, Role, TextFormat, read_corpus
-from vestige.data.language_rows import LanguageRows, language_rows
+import torch
+
+from vestige.data.corpora import Corpus, Role, read_corpus
+from vestige.data.language_rows import LanguageRows, blocks, language_rows
 from vestige.errors import InputError
+from vestige.language import ReadingSettings
 from vestige.models.causal_lm import LanguageModel, load_language_model
 from vestige.models.checkpoints import save_trained
 from vestige.models.devices import chosen_device
@@ -66,8 +69,13 @@ def unlearn(
     use = objective.language
     assert use is not None
     made = settings_of(objective, preset, settings or {})
+    published = getattr(made, "reload", "whole") == "published"
+    if published and whole:
+        raise InputError(
+            "setting 'reload'", "published, with whole weights asked for", "one of them", "set reload=whole"
+        )
     folder = Path(out)
-    loaded = _loaded(model, device)
+    loaded = _loaded(model, device, four_bit=made.four_bit)
     named = _named(forget, "forget")
     kept = _kept(retain, named)
     texts: list[TextRecord] = []
@@ -77,16 +85,31 @@ def unlearn(
     for key in TOPIC_SETTINGS:
         check_topics(f"setting '{key}'", (settings or {}).get(key) or {}, named)
     for name, path in named.items():
-        rows = _rows(path, "forget", loaded, name, made.length(name), made.text)
+        rows = _rows(path, "forget", loaded, name, made.length(name), made)
         keep, development = LanguageRows(rows=()), None
         texts.append(_text_record(rows, name, "forget"))
         if name in kept:
-            every = _rows(kept[name], "generic", loaded, name, made.length(name), made.text)
+            every = _rows(kept[name], "generic", loaded, name, made.length(name), made)
+            every = every.cut(made.retain_length)
             keep, development = _held_out(every, made, seed, name)
             held = len(development) if development is not None else 0
             texts.append(_text_record(every, name, "retain").model_copy(update={"development": held}))
         topics[name] = Topic(
             rows, keep, development, (concepts or {}).get(name, ""), tuple((keywords or {}).get(name, ()))
+        )
+    refusals: tuple[str, ...] = ()
+    if source := getattr(made, "refusals", None):
+        corpus = read_corpus(source, name="refusals", role="generic")
+        refusals = tuple(document.text for document in corpus.documents)
+        texts.append(
+            TextRecord(
+                topic="",
+                role="refusals",
+                path=corpus.path,
+                sha256=corpus.sha256,
+                rows=len(refusals),
+                empty=corpus.empty,
+            )
         )
     identity = digest(
         "unlearn",
@@ -102,16 +125,28 @@ def unlearn(
         if done is not None:
             return done
         session = begin(
-            loaded.model, loaded.tokenizer, objective, made, topics, seed=seed, identity=loaded.record.sha256
+            loaded.model.to(getattr(torch, made.dtype)),
+            loaded.tokenizer,
+            objective,
+            made,
+            topics,
+            seed=seed,
+            identity=loaded.record.sha256,
+            refusals=refusals,
         )
         training, log = unlearn_language(session, folder=folder / WORK, hooks=Hooks(progress=progress))
+        if published:
+            session.notes.append(
+                "saved as published, the trained part alone: put on the base as it was before, it is not the "
+                "model that was trained; reload=whole saves that one"
+            )
         return _finished(
             session.model,
             loaded,
             folder,
             training,
             log,
-            whole=whole or use.saves_whole,
+            whole=whole or (use.saves_whole and not published),
             session=session,
             record={
                 "kind": "unlearned",
@@ -143,14 +178,22 @@ def finetune(
     """
     made = chosen(FinetuneSettings, {}, settings or {})
     folder = Path(out)
-    loaded = _loaded(model, device)
-    rows = _rows(data, "generic", loaded, "", made.max_length, made.text)
+    if made.four_bit and made.lora is None:
+        raise InputError(
+            "setting 'four_bit'", "all weights trained", "adapters over 4-bit weights", "give lora a rank"
+        )
+    loaded = _loaded(model, device, four_bit=made.four_bit)
+    if made.blocks:
+        corpus = read_corpus(data, name=Path(data).stem, role="generic")
+        rows = blocks(corpus, loaded.tokenizer, length=made.max_length)
+    else:
+        rows = _rows(data, "generic", loaded, "", made.max_length, made)
     text = _text_record(rows, "", "data")
     identity = digest("finetune", made.to_json(), seed, whole, loaded.record.sha256, text.sha256)
     with making(folder, identity) as done:
         if done is not None:
             return done
-        trained: nn.Module = loaded.model
+        trained: nn.Module = loaded.model.to(getattr(torch, made.master))
         if made.lora is not None:
             trained = attach_lora(trained.requires_grad_(False), made.lora, seed=seed)
         else:
@@ -186,11 +229,11 @@ def finetune(
         )
 
 
-def _loaded(model: str | LanguageModel, device: str) -> LanguageModel:
+def _loaded(model: str | LanguageModel, device: str, *, four_bit: bool = False) -> LanguageModel:
     """The model to train. One in memory is copied: the caller's own never changes."""
     device = chosen_device(device)
     if isinstance(model, str):
-        found = load_language_model(model, device=device)
+        found = load_language_model(model, device=device, four_bit=four_bit)
     else:
         import copy
 
@@ -228,10 +271,10 @@ def _kept(retain: Paths | None, topics: Mapping[str, str]) -> dict[str, str]:
 
 
 def _rows(
-    path: str | Path, role: Role, model: LanguageModel, topic: str, max_length: int, text: TextFormat
+    path: str | Path, role: Role, model: LanguageModel, topic: str, max_length: int, reading: ReadingSettings
 ) -> LanguageRows:
     corpus: Corpus = read_corpus(path, name=topic or Path(path).stem, role=role)
-    return language_rows(corpus, model.tokenizer, topic=topic, max_length=max_length, text_format=text)
+    return language_rows(corpus, model.tokenizer, topic=topic, max_length=max_length, reading=reading)
 
 
 def _held_out(
@@ -286,7 +329,7 @@ def _finished(
     """Save, and take the mark of the unfinished away last."""
     from vestige import __version__
 
-    adapter = not whole and hasattr(trained, "peft_config")
+    adapter = not whole and hasattr(getattr(trained, "prompted", trained), "peft_config")
     files = save_trained(trained, loaded.tokenizer, folder, base=loaded.record, whole=whole)
     write_log(folder, log)
     made = CheckpointRecord(

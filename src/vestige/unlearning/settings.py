@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
 from vestige.contracts import Objective, Record
-from vestige.data.corpora import TextFormat
 from vestige.errors import InputError, did_you_mean, shown
-from vestige.language import TRIAGE, FitSettings, LanguageSettings, LoraSettings
+from vestige.language import TRIAGE, FitSettings, LanguageSettings, LoraSettings, ReadingSettings
 from vestige.methods import METHODS
 
 __all__ = [
@@ -30,11 +29,14 @@ TOPIC_SETTINGS = ("topic_weights", "topic_lengths")
 R = TypeVar("R", bound=Record)
 
 
-class FinetuneSettings(FitSettings):
-    """Teaching a model a text: answers alone where there are questions, all of a plain text.
+class FinetuneSettings(FitSettings, ReadingSettings):
+    """Teaching a model a text: answers alone where there are questions, all of a plain text; text as
+    `ReadingSettings` says.
 
     lora: None trains all weights. The oracle, a model that never saw the forget text, is made with the same
-    settings on the rest. text: as it is, or through the tokenizer's chat template.
+    settings on the rest. blocks: all documents are joined, an end token after each, and cut into sequences of
+    `max_length` tokens; what does not fill one is dropped. master: the type of the weights that are trained
+    and of AdamW's moments. four_bit: the frozen weights under adapters are stored in 4 bits.
     """
 
     epochs: int = Field(5, ge=1)
@@ -44,7 +46,9 @@ class FinetuneSettings(FitSettings):
     warmup_share: float = Field(0.1, ge=0, lt=1)
     lora: LoraSettings | None = None
     max_length: int = Field(512, ge=2)
-    text: TextFormat = "plain"
+    blocks: bool = False
+    master: Literal["float32", "bfloat16"] = "float32"
+    four_bit: bool = False
 
 
 def language_method(name: str) -> Objective:

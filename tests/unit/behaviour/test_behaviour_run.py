@@ -240,10 +240,6 @@ BAD: dict[str, tuple[dict[str, Any] | bytes, str]] = {
         {"question": "q", "options": ["x", "y"], "answer": 2},
         "row 1, answer: found '2'",
     ),
-    "duplicate options": (
-        {"question": "q", "options": ["x", " x", "y"], "answer": 0},
-        "row 1, options: found the option 'x' twice",
-    ),
     "an option without text": (
         {"question": "q", "options": ["x", " "], "answer": 0},
         "row 1, options: found option 2 without text",

@@ -39,8 +39,9 @@ def asked(n: int = 6) -> list[LetterQuestion]:
 class _Model:
     """Takes what the harness's class for transformers models takes."""
 
-    def __init__(self, *, pretrained: Any, tokenizer: Any, batch_size: int) -> None:
+    def __init__(self, *, pretrained: Any, tokenizer: Any, batch_size: int, add_bos_token: bool) -> None:
         self.pretrained, self.tokenizer, self.batch_size = pretrained, tokenizer, batch_size
+        self.bos = add_bos_token
 
 
 class _Filled:
@@ -61,7 +62,10 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, *, keep: int | None = None) -> lis
         path = Path(task["dataset_kwargs"]["data_files"]["test"])
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         found = answer(
-            model.pretrained, model.tokenizer, [_Filled(row, task["target_delimiter"]) for row in rows]
+            model.pretrained,
+            model.tokenizer,
+            [_Filled(row, task["target_delimiter"]) for row in rows],
+            bos=model.bos,
         )
         samples = [
             {
@@ -85,12 +89,14 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, *, keep: int | None = None) -> lis
 def test_the_task_and_the_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = stand_in(monkeypatch)
     base, questions = model(), asked()
-    found = harness_answers(base, questions, name="bio / a")
-    own = answer(base.model, base.tokenizer, questions)
-    assert found.correct == own.correct
-    assert found.losses == own.losses
+    for bos in (False, True):
+        found = harness_answers(base, questions, name="bio / a", bos=bos)
+        own = answer(base.model, base.tokenizer, questions, bos=bos)
+        assert found.correct == own.correct
+        assert found.losses == own.losses
     assert found.chance == 0.25
-    (call,) = seen
+    assert answer(base.model, base.tokenizer, questions, bos=False).losses != own.losses
+    call = seen[0]
     assert call["num_fewshot"] == 0
     assert call["torch_random_seed"] is None
     assert call["task"]["task"] == "vestige_bio___a"
@@ -111,8 +117,9 @@ def test_missing_answers_and_a_missing_package(monkeypatch: pytest.MonkeyPatch) 
 def test_the_real_harness_agrees_with_our_own_pass() -> None:
     pytest.importorskip("lm_eval", reason="the extra lm-eval is not installed")
     base, questions = model(), asked()
-    found = harness_answers(base, questions, name="bio")
-    own = answer(base.model, base.tokenizer, questions)
-    assert found.correct == own.correct
-    for theirs, ours in zip(found.losses, own.losses, strict=True):
-        assert theirs == pytest.approx(ours, abs=1e-4)
+    for bos in (False, True):
+        found = harness_answers(base, questions, name="bio", bos=bos)
+        own = answer(base.model, base.tokenizer, questions, bos=bos)
+        assert found.correct == own.correct
+        for theirs, ours in zip(found.losses, own.losses, strict=True):
+            assert theirs == pytest.approx(ours, abs=1e-4)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from vestige.behaviour.partition import partition_warnings, question_sets, read_partition
+from vestige.behaviour.records import BehaviourSettings
+from vestige.data.question_settings import AskingSettings
 from vestige.data.questions import read_questions
 from vestige.errors import InputError
 
@@ -29,7 +31,7 @@ def test_mmlu_is_dealt_out_by_subject(tmp_path: Path) -> None:
     bio = write(tmp_path / "bio.jsonl", [question(f"bio {k}") for k in range(4)])
     cyber = write(tmp_path / "cyber.jsonl", [question("cyber")])
     sources = {"mmlu": mmlu, "forget:bio": bio, "forget:cyber": cyber}
-    found = read_partition(sources, per_subject=2)
+    found = read_partition(sources, asking=AskingSettings(per_subject=2))
     assert [subject.key for subject in found] == [
         ("forget", "bio", "bio"),
         ("forget", "cyber", "cyber"),
@@ -39,16 +41,81 @@ def test_mmlu_is_dealt_out_by_subject(tmp_path: Path) -> None:
         ("generic", "all", "law"),
         ("generic", "all", "maths"),
     ]
-    assert [len(subject.questions) for subject in found] == [2, 1, 2, 2, 2, 2, 2]
+    # What was forgotten is asked whole.
+    assert [len(subject.questions) for subject in found] == [4, 1, 2, 2, 2, 2, 2]
     assert [subject.file_questions for subject in found][:2] == [4, 1]
     lines = partition_warnings(found, sources)
-    assert any("the first 2 questions of 6 subjects" in line for line in lines)
+    assert any("2 questions of each of 5 subjects were asked, not all" in line for line in lines)
     assert any("2 generic subjects instead of MMLU's 54" in line for line in lines)
     assert all(entry.chance == 0.25 for entry in question_sets(found))
     alone = {"mmlu": mmlu, "forget:bio": bio}
     rest = read_partition(alone)
     assert {subject.name for subject in rest if subject.role == "adjacent"} == {"virology", "college_biology"}
     assert any("computer_security of MMLU left out" in line for line in partition_warnings(rest, alone))
+
+
+def test_the_prompt_is_the_published_harness_s(tmp_path: Path) -> None:
+    """The line above, a blank line, the stripped question, lettered options, and `Answer:`."""
+    mmlu = write(tmp_path / "mmlu.jsonl", [question(" What is it? ", subject="high_school_physics")])
+    bio = write(tmp_path / "bio.jsonl", [question("Which?")])
+    sources = {"forget:bio": bio, "mmlu": mmlu}
+    forget, generic = read_partition(sources, asking=AskingSettings(about={"bio": "biology"}))
+    assert generic.questions[0].prompt == (
+        "The following are multiple choice questions (with answers) about high school physics.\n\n"
+        "What is it?\nA. a\nB. b\nC. c\nD. d\nAnswer:"
+    )
+    assert forget.questions[0].prompt.startswith(
+        "The following are multiple choice questions (with answers) about biology.\n\nWhich?\nA. a\n"
+    )
+    assert [entry.about for entry in question_sets([forget, generic])] == ["biology", "high school physics"]
+    plain, other = read_partition(sources)
+    assert (plain.questions[0].prompt[:6], other.about) == ("Which?", "high school physics")
+    bare = read_partition(sources, asking=AskingSettings(header="none", about={"bio": "biology"}))
+    assert {subject.questions[0].prompt[:3] for subject in bare} == {"Whi", "Wha"}
+    with pytest.raises(InputError, match="did you mean 'bio'"):
+        read_partition(sources, asking=AskingSettings(about={"bioo": "biology"}))
+
+
+def test_a_cap_is_of_roles_and_takes_the_first_or_draws(tmp_path: Path) -> None:
+    rows = [question(f"q{k}") for k in range(30)]
+    sources = {"forget": write(tmp_path / "f.jsonl", rows), "generic": write(tmp_path / "g.jsonl", rows)}
+
+    def asked(**settings: Any) -> list[list[int]]:
+        found = read_partition(sources, asking=AskingSettings(**settings))
+        return [[q.row for q in subject.questions] for subject in found]
+
+    assert asked(per_subject=20) == [list(range(1, 31)), list(range(1, 21))]
+    assert [len(part) for part in asked(per_subject=20, capped_roles=("forget", "generic"))] == [20, 20]
+    drawn = asked(per_subject=20, cap="random")[1]
+    assert drawn == sorted(drawn) != list(range(1, 21))
+    assert drawn == asked(per_subject=20, cap="random")[1] != asked(per_subject=20, cap="random", seed=1)[1]
+    published = BehaviourSettings(preset="triage")
+    assert (published.per_subject, published.bos, published.dtype) == (20, "none", "bfloat16")
+    assert BehaviourSettings(preset="triage", per_subject=40).per_subject == 40
+    assert BehaviourSettings.model_validate_json(published.to_json()) == published
+
+
+def test_questions_that_print_an_option_twice_are_asked_by_letter(tmp_path: Path) -> None:
+    """As MMLU's nine: the letters are the options, one of two equal texts is right."""
+    rows = [
+        question("wrong one twice", choices=["a", "b", "b", "d"], answer=3),
+        question("right one twice", choices=["a", "b", "b", "d"], answer=2),
+        question("none"),
+    ]
+    subject = read_partition({"generic": write(tmp_path / "g.jsonl", rows)})[0]
+    assert [q.repeated for q in subject.questions] == ["option", "key", ""]
+    assert [(q.options, q.answer) for q in subject.questions][1] == (("A", "B", "C", "D"), 2)
+    (entry,) = question_sets([subject])
+    assert (entry.repeated_options, entry.repeated_keys) == (2, 1)
+    assert partition_warnings([subject], {}) == [
+        "2 questions print the text of an option twice, 1 of them that of the right one: asked by letter as "
+        "published, one letter alone is right"
+    ]
+    texts = [question("by its text", choices=["a", "b", "b", "d"], answer="b")]
+    with pytest.raises(
+        InputError, match=r"row 1, answer: found 'b', the text of two options; .*give its letter"
+    ):
+        read_questions(write(tmp_path / "t.jsonl", texts))
 
 
 def test_a_folder_holds_a_subject_a_file_and_shared_questions_are_said(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -19,12 +20,15 @@ from tests.tiny_lm import LETTERS, save_tiny_llama, tiny_llama, tiny_texts, tiny
 from vestige.attacks import ATTACKS
 from vestige.attacks.relearn_records import RelearnRecord, RelearnSettings, RoleChange, reading_of
 from vestige.attacks.relearning import attack_weights, halves, refuse_shared
+from vestige.behaviour.records import BehaviourSettings
+from vestige.behaviour.run import behaviour
 from vestige.cli import run
 from vestige.contracts import Interval, Undefined
 from vestige.data.corpora import Corpus, Document, read_corpus
 from vestige.data.language_rows import language_rows
 from vestige.errors import InputError, Interrupted
 from vestige.language_study import relearn as module
+from vestige.language_study.budget import budget_of, question_files
 from vestige.language_study.relearn import relearn
 from vestige.training.steps import Hooks
 
@@ -225,6 +229,54 @@ def test_questions_are_scored_by_accuracy(work: Path) -> None:
     assert isinstance(found.checkpoints[0].beyond_oracle, Undefined)
     with pytest.raises(InputError, match="did you mean 'bio'"):
         attack(work, questions={"bioo": work / "asked.jsonl"})
+
+
+def test_subjects_are_averaged_as_in_behaviour_never_pooled(work: Path, tmp_path: Path) -> None:
+    """Subjects of 2, 9 and 4 questions, two of them one topic: a pooled accuracy would be another."""
+    sizes = {"virology": 2, "college_biology": 9, "law": 4}
+    rows = [
+        {"question": POOL[i + k], "options": POOL[i : i + 4], "answer": (i + k) % 4, "subject": name}
+        for i, (name, size) in enumerate(sizes.items())
+        for k in range(size)
+    ]
+    (tmp_path / "mmlu.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    questions = {"forget:bio": str(work / "asked.jsonl"), "mmlu": str(tmp_path / "mmlu.jsonl")}
+    settings = RelearnSettings(**QUICK, asking={"per_subject": 6, "about": {"bio": "biology"}, "bos": "none"})
+    found = attack(
+        work, forget={"bio": work / "bio.jsonl"}, questions=questions, settings=settings, models={}
+    )
+    asked = behaviour(
+        base=str(work / "base"),
+        models={"same": str(work / "base")},
+        questions=questions,
+        settings=BehaviourSettings(per_subject=6, about={"bio": "biology"}, bos="none", draws=100),
+    )
+    own = {role.role: role.accuracy for role in asked.base_roles}
+    attacked = found.checkpoint("base")
+    assert {role.role: role.before for role in attacked.roles} == pytest.approx(own)
+    scores = {score.name: score for score in attacked.scores}
+    assert {name: score.items for name, score in scores.items()} == {
+        "bio": 6,
+        "bio/virology": 2,
+        "bio/college_biology": 6,
+        "all": 4,
+    }
+    pooled = [scores["bio/virology"], scores["bio/college_biology"]]
+    mean = sum(score.before for score in pooled) / 2
+    assert attacked.change("adjacent").before == pytest.approx(mean)
+    halves_ = [(score.change.row.high - score.change.row.low) / 4 for score in pooled]
+    width = attacked.change("adjacent").high - attacked.change("adjacent").low
+    assert width / 2 == pytest.approx(math.hypot(*halves_))
+
+
+def test_the_published_budget_fills_its_last_batch_and_knows_a_topic_s_length(work: Path) -> None:
+    settings = RelearnSettings(preset="triage", documents=5, epochs=1, topic_lengths={"cyber": 8})
+    texts = [read_corpus(work / f"{name}.jsonl", name=name, role="forget") for name in ("bio", "cyber")]
+    asked = question_files({"forget": work / "asked.jsonl"}, {"bio": "forget", "cyber": "forget"})
+    found = budget_of(texts, asked, tiny_tokenizer(extra=LETTERS), settings)
+    assert [text.trained for text in found.texts] == [8, 8]
+    assert max(len(row.ids) for row in found.rows if row.topic == "cyber") == 8
+    assert max(len(row.ids) for row in found.rows if row.topic == "bio") > 8
 
 
 def test_the_command_line(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,9 @@ from vestige.methods import METHODS
 from vestige.methods.atu import closed_share, warn
 from vestige.methods.atu import forget_term as gate
 from vestige.methods.obliviate import forget_term as muted_kl
+from vestige.methods.obliviate import kept as obliviate_kept
 from vestige.methods.obliviate import sensitive_tokens
+from vestige.methods.preference import pull, say_unbounded
 from vestige.methods.rsv import normal_direction
 from vestige.training import losses
 from vestige.training.low_rank import relative_importance, squared_gradients, weighted_split
@@ -71,6 +73,8 @@ def test_gradient_methods_weigh_sequences_alike_whatever_their_length() -> None:
     retain = terms("grad_diff")[1](three_tokens(), settings("grad_diff"))
     assert retain.item() == pytest.approx(-LIKELIHOOD)
     summed = three_tokens(reduction="sum")
+    for name in ("grad_diff", "npo", "simnpo"):  # what is kept is a token mean, whatever the forget term sums
+        assert terms(name)[1](summed, settings(name)).item() == pytest.approx(-LIKELIHOOD)
     assert terms("grad_ascent")[0](summed, settings("grad_ascent")).item() == pytest.approx(
         (math.log(0.5) + math.log(0.2) + math.log(0.8)) / 2
     )
@@ -128,6 +132,11 @@ def test_obliviate_by_hand() -> None:
     entropy = -(math.log(0.25) + math.log(0.6) + math.log(0.1)) / 3
     found = terms("obliviate")[1](batch, settings("obliviate", lambda_1=0.2, lambda_2=0.7))
     assert found.item() == pytest.approx(0.2 * sum(squares) / 9 + 0.7 * entropy)
+    without = -(math.log(0.25) + math.log(0.1)) / 2  # the second position's likeliest token is the end token
+    skipped = obliviate_kept(batch, settings("obliviate"), [2])
+    assert skipped.item() == pytest.approx(0.2 * sum(squares) / 9 + 0.7 * without)
+    none = muted_kl(batch, settings("obliviate"), torch.tensor([], dtype=torch.long))
+    assert none.item() == pytest.approx(0, abs=1e-12)
 
 
 def test_the_muted_target_takes_no_gradient() -> None:
@@ -146,6 +155,9 @@ def test_spul_by_hand() -> None:
     assert retain(batch, chosen).item() == pytest.approx(-3 * LIKELIHOOD + 0.5 * sum(apart) / 3)
     chosen = settings("spul", retain_weight=3.0, beta=0.5, topic_weights={"bank": 0.0})
     assert retain(batch, chosen).item() == pytest.approx(0.5 * sum(apart) / 3)
+    reverse = [sum(r * math.log(r / p) for p, r in zip(one, ref, strict=True)) for one, ref in zip(P, REF)]  # noqa: B905
+    published = settings("spul", retain_weight=0.0, beta=0.5, divergence="frozen to prompted")
+    assert retain(batch, published).item() == pytest.approx(0.5 * sum(reverse) / 3)
 
 
 HIDDEN = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [9.0, 9.0]], [[0.0, 3.0], [7.0, 7.0], [8.0, 8.0]]])
@@ -203,21 +215,42 @@ def test_atu_by_hand() -> None:
     )
 
 
+class Noted:
+    """What of a session a method's last words read and write."""
+
+    def __init__(self, name: str, **changes: Any) -> None:
+        self.settings = settings(name, **changes)
+        self.notes: list[str] = []
+
+
 def test_atu_warns_where_the_gate_stayed_closed() -> None:
-    class Noted:
-        settings = settings("atu", threshold=0.5)
-
-        def __init__(self) -> None:
-            self.notes: list[str] = []
-
     few = [{"forget_loss": 0.0}] * 19 + [{"forget_loss": 0.1}]
     assert closed_share(few) == 0.95
-    session = Noted()
+    session = Noted("atu", threshold=0.5)
     warn(session, few)  # type: ignore[arg-type]
     assert session.notes[0].startswith("warning: in 95 % of the steps")
-    session = Noted()
+    session = Noted("atu", threshold=0.5)
     warn(session, few[10:])  # type: ignore[arg-type]
     assert session.notes == []
+
+
+def test_npo_says_where_its_bound_never_acted() -> None:
+    """At p = p_ref the pull is 1, and so is GradDiff's always; at beta 0.1 it falls to 1/2 at 11 nats a
+    token."""
+
+    def npo(loss: float, beta: float) -> float:
+        return (2 / beta) * math.log(
+            1 + math.exp(-beta * loss)
+        )  # the loss after so many nats a token are lost
+
+    assert [pull(npo(lost, 0.1), 0.1) for lost in (0.0, math.log(3) / 0.1)] == pytest.approx([1.0, 0.5])
+    for lost, said in ((1.0, True), (5.0, False)):
+        session = Noted("npo")
+        log = [{"forget_loss": npo(at, session.settings.beta)} for at in (0.0, lost / 2, lost)]
+        say_unbounded(session, log)  # type: ignore[arg-type]
+        assert [note.endswith("GradDiff; raise beta, or set reduction=sum") for note in session.notes] == (
+            [True] if said else []
+        )
 
 
 def test_the_weighted_split_by_hand() -> None:
@@ -261,6 +294,8 @@ def test_sensitive_tokens() -> None:
     tokenizer = tiny_tokenizer()
     ids = sensitive_tokens("bank", ["card pin", "fee card"], tokenizer)
     assert [tokenizer.convert_ids_to_tokens(i) for i in ids] == ["card", "fee", "pin"]
+    start = sensitive_tokens("bank", ["card pin", "fee card"], tokenizer, inside=False)
+    assert start == ids  # a tokenizer of whole words has the same tokens after a space
     with pytest.raises(InputError, match=r"topic 'bank': found no keywords; needed .*--keywords"):
         sensitive_tokens("bank", [], tokenizer)
     with pytest.raises(InputError, match=r"keywords: found 'zebra', without a token"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,16 @@ import torch
 from tests.tiny_lm import tiny_llama, tiny_tokenizer
 
 from vestige.data.corpora import Corpus, Document
-from vestige.data.language_rows import REFUSALS, LanguageRow, LanguageRows, language_rows, refusal_rows
+from vestige.data.language_rows import (
+    REFUSALS,
+    LanguageRow,
+    LanguageRows,
+    blocks,
+    language_rows,
+    refusal_rows,
+)
 from vestige.errors import InputError
-from vestige.language import LanguageSettings, SequenceBatch
+from vestige.language import PUBLISHED_READING, LanguageSettings, ReadingSettings, SequenceBatch
 from vestige.methods import METHODS
 from vestige.training.losses import kl_from_reference, nll
 from vestige.training.sequences import SequenceScorer
@@ -64,7 +72,9 @@ def test_a_conversation_has_one_beginning_token_and_predicts_the_assistant_alone
     row = rows_of(Document("m", "x", messages=turns), chat=CHAT)[0]
     assert row.ids.count(1) == 1
     assert words(row, labelled=True) == "new code </s> lost </s>"
-    pair = rows_of(Document("q", "", question="pin", answer="new code"), chat=CHAT, text_format="chat")[0]
+    pair = rows_of(
+        Document("q", "", question="pin", answer="new code"), chat=CHAT, reading=ReadingSettings(text="chat")
+    )[0]
     assert (pair.ids.count(1), words(pair, labelled=True)) == (1, "new code </s>")
     with pytest.raises(InputError, match="chat template"):
         rows_of(Document("m", "x", messages=turns))
@@ -108,6 +118,55 @@ def test_long_text_is_read_in_windows_that_hold_every_token_once() -> None:
     body = [token for row in rows for token in row.ids[1:]]
     assert all(len(row.ids) <= 6 and row.ids[0] == 1 and not row.labels[0] for row in rows)
     assert body == tiny_tokenizer()(text, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("reading", "predicted"),
+    [
+        ({}, "lost card </s>"),
+        ({"end_token": False}, "lost card"),
+        ({"scored": "answer line", "end_token": False}, "Answer : lost card"),
+        (PUBLISHED_READING, "Question : is my card lost Answer : lost card"),
+    ],
+)
+def test_what_of_a_question_and_its_answer_is_predicted(reading: dict[str, Any], predicted: str) -> None:
+    document = Document("q", "", question="is my card lost", answer="lost card")
+    row = rows_of(document, reading=ReadingSettings(**reading))[0]
+    assert words(row, labelled=True) == predicted
+
+
+def test_published_windows_lose_the_token_that_the_beginning_one_displaces() -> None:
+    """A document of 20 tokens in slices of 6 (6, 6, 6, 2): each full one is read to its fifth token."""
+    text = " ".join(["card", "lost", "pin", "code", "my"] * 4)
+    ids = tiny_tokenizer()(text, add_special_tokens=False)["input_ids"]
+    cut = ReadingSettings(windows="cut")
+    rows = rows_of(Document("t", text), max_length=6, reading=cut)
+    assert [row.ids for row in rows] == [
+        (1, *ids[0:5]), (1, *ids[6:11]), (1, *ids[12:17]), (1, *ids[18:20])
+    ]  # fmt: skip
+    fits = rows_of(Document("t", " ".join(text.split()[:6])), max_length=6, reading=cut)
+    assert [row.ids for row in fits] == [(1, *ids[:5])]
+
+
+def test_blocks_join_documents_with_end_tokens_and_drop_the_rest() -> None:
+    corpus = Corpus(
+        name="t", role="forget", documents=(Document("1", "card lost pin"), Document("2", "my code is new"))
+    )
+    tokenizer = tiny_tokenizer()
+    one, two = (tokenizer(d.text, add_special_tokens=False)["input_ids"] for d in corpus.documents)
+    found = blocks(corpus, tokenizer, length=4)
+    assert [row.ids for row in found] == [(*one, 2), tuple(two)]
+    assert {row.labels for row in found} == {(False, True, True, True)}
+    assert found.notes == ("the last 1 tokens fill no block and were dropped",)
+    with pytest.raises(InputError, match="found 9 tokens; needed at least one block of 16"):
+        blocks(corpus, tokenizer, length=16)
+
+
+def test_published_refusals_are_the_first_of_the_list_in_every_batch() -> None:
+    rows = rows_of(QA, Document("t", "card lost"), QA, QA, QA)
+    own = ("my card", "my pin", "my code")
+    made = refusal_rows(rows, tiny_tokenizer(), seed=3, refusals=own, first=2, alone=True)
+    assert [words(row, labelled=False) for row in made] == [f"<s> {own[k]}" for k in (0, 1, 0, 1, 0)]
 
 
 def test_refusals_keep_the_prompt_and_depend_on_row_and_seed_alone() -> None:
@@ -162,11 +221,22 @@ def test_losses_by_hand_on_three_tokens() -> None:
     simnpo = (preference(-0.1 * first) + preference(-0.1 * second)) / 2
     assert value("simnpo", batch) == pytest.approx(simnpo)
     assert value("simnpo", summed) == pytest.approx(simnpo)  # its length is its own
+    # One sigmoid of the token mean over the whole batch, as in preset triage: three tokens, lengths 1 and 2.
+    triage = METHODS.get("npo").language.settings(sigmoid="batch")  # type: ignore[union-attr]
+    forget = METHODS.get("npo").forget
+    assert forget is not None
+    assert float(forget(batch, triage)) == pytest.approx(
+        preference(-0.1 * ((first + 1.0) + 2 * (second + 0.5)) / 3)
+    )
     better = hand_made(P, [1, 0, 0], [2, 1], ref_target=torch.tensor([-2.0, -2.0], dtype=torch.float64))
     gains = [(math.log(0.25) + math.log(0.2)) / 2 + 2.0, math.log(0.1) + 2.0]
     dpo = preference(0.1 * (gains[0] - first - 1.0)) + preference(0.1 * (gains[1] - second - 0.5))
     preferred = hand_made(P, [0, 2, 1], [1, 2], ref_target=ref, preferred=better)
     assert value("dpo", preferred) == pytest.approx(dpo / 2)
+    margin = (2 * gains[0] + gains[1]) / 3 - ((first + 1.0) + 2 * (second + 0.5)) / 3
+    dpo_forget = METHODS.get("dpo").forget
+    assert dpo_forget is not None
+    assert float(dpo_forget(preferred, triage)) == pytest.approx(preference(0.1 * margin))
     q = torch.tensor([[0.4, 0.4, 0.2]] * 3, dtype=torch.float64)
     kl = sum(a * math.log(a / b) for row in P for a, b in zip([0.4, 0.4, 0.2], row, strict=True)) / 3
     assert kl_from_reference(batch.log_probs, q.log()).item() == pytest.approx(kl)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -11,7 +10,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
+import safetensors
 
 pytest.importorskip("torch", reason="the extra 'train' is not installed")
 
@@ -21,13 +22,11 @@ from tests.tiny_lm import save_tiny_llama, tiny_texts
 import vestige
 from vestige.cli import run as command
 from vestige.errors import Diverged, InputError, Interrupted
-from vestige.methods import METHODS
 from vestige.models.causal_lm import load_language_model
-from vestige.unlearning.settings import parsed, settings_of
+from vestige.unlearning.settings import parsed
 
 pytestmark = pytest.mark.train
 
-SHARED = Path(os.environ.get("VESTIGE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 FAST: dict[str, Any] = {"epochs": 1, "learning_rate": 1e-3, "batch_size": 4, "lora.rank": 2}
 
 
@@ -256,27 +255,105 @@ def test_settings_are_read_as_yaml() -> None:
         parsed(["beta"])
 
 
-@pytest.mark.shared
-def test_preset_triage_is_the_published_table() -> None:
-    path = SHARED / "paper" / "triage_hyperparameters.csv"
-    if not path.is_file():
-        pytest.skip(f"no {path}: set VESTIGE_SHARED")
-    names = {
-        "GA": "grad_ascent",
-        "GD": "grad_diff",
-        "NPO": "npo",
-        "SimNPO": "simnpo",
-        "DPO": "dpo",
-    }
-    with path.open() as handle:
-        published = {row["method"]: row for row in csv.DictReader(handle)}
-    for label, name in names.items():
-        made: Any = settings_of(METHODS.get(name), "triage", {})
-        row = published[label]
-        assert made.learning_rate == float(row["lr"])
-        assert made.retain_weight == float(row["alpha_retain_weight"])
-        assert made.retain == row["retain_loss"].lower()
-        if row["beta"]:
-            assert made.beta == float(row["beta"])
-        assert (made.lora.rank, made.lora.alpha, made.lora.dropout, made.batch_size) == (16, 32.0, 0.05, 4)
-        assert (made.max_steps, made.length("bio"), made.length("cyber")) == (500, 512, 768)
+PUBLISHED: dict[str, Any] = {"max_steps": 2, "lora.rank": 2, "learning_rate": 1e-2, "dtype": "float32"}
+
+
+def test_loku_fila_reloads_as_published_with_what_its_base_had_lost(folder: Path, tmp_path: Path) -> None:
+    """Saved as an adapter alone, evaluation adds it to the base as it was: trained + s B0 A0, of LoRA's
+    rank."""
+    made = {}
+    for reload in ("whole", "published"):
+        record = make(
+            folder,
+            tmp_path / reload,
+            method="loku_fila",
+            preset="triage",
+            settings={**PUBLISHED, "reload": reload},
+        )
+        assert (record.saved, any("saved as published" in note for note in record.notes)) == (
+            ("whole", False) if reload == "whole" else ("adapter", True)
+        )
+        made[reload] = load_language_model(str(tmp_path / reload)).model.state_dict()
+    name = "model.layers.0.mlp.up_proj.weight"
+    values = torch.linalg.svdvals((made["published"][name] - made["whole"][name]).double())
+    assert values[1] > 1e-3
+    assert values[2] < 1e-5 * values[0]
+    with pytest.raises(InputError, match="published, with whole weights asked for"):
+        make(folder, tmp_path / "x", method="loku_fila", preset="triage", settings=PUBLISHED, whole=True)
+
+
+def test_spul_reloads_as_published_before_the_model_that_was_never_tuned(
+    folder: Path, tmp_path: Path
+) -> None:
+    settings = {**PUBLISHED, "virtual_tokens": 2, "encoder_hidden": 8}
+    record = make(folder, tmp_path / "un", method="spul", preset="triage", settings=settings)
+    assert (record.saved, record.phases[0]["steps"]) == ("adapter", 2)
+    assert not (tmp_path / "un" / "base").exists()
+    base = load_language_model(str(folder / "base"))
+    found: Any = load_language_model(str(tmp_path / "un"))
+    assert found.record.virtual_tokens == 2
+    own = dict(found.model.prompted.get_base_model().named_parameters())
+    for name, value in base.model.named_parameters():
+        assert torch.equal(own[name], value)
+
+
+def test_phase_one_of_spul_takes_one_pass_as_published_or_as_many_as_asked(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Two topics, two batches of four of the smaller one: four steps of a pass."""
+    settings = {**PUBLISHED, "virtual_tokens": 2, "encoder_hidden": 8, "tune_steps": 6, "max_steps": 9}
+    for once, steps in ((True, 4), (False, 6)):
+        record = make(
+            folder, tmp_path / str(once), method="spul", preset="triage",
+            settings={**settings, "tune_once": once},
+        )  # fmt: skip
+        assert record.phases[0]["steps"] == steps
+
+
+def test_a_topic_without_keywords_has_no_forget_term_where_that_is_asked_for(
+    folder: Path, tmp_path: Path
+) -> None:
+    settings = {**PUBLISHED, "no_keywords": "zero"}
+    record = make(folder, tmp_path / "un", method="obliviate", preset="triage", settings=settings)
+    assert [note for note in record.notes if "its forget term is zero" in note] == [
+        f"topic '{name}' has no sensitive tokens: its forget term is zero" for name in ("a", "b")
+    ]
+    log = pandas.read_parquet(tmp_path / "un" / "steps.parquet")
+    assert log["forget_loss"].tolist() == pytest.approx([0, 0], abs=1e-6)
+
+
+def test_refusals_of_a_file_are_part_of_what_a_checkpoint_is(folder: Path, tmp_path: Path) -> None:
+    """In bfloat16, as published: the adapters stay float32, and the base that they name is the one given."""
+    (tmp_path / "idk.jsonl").write_text('{"text": "my card"}\n{"text": "my pin"}\n')
+    settings = {"max_steps": 2, "lora.rank": 2, "refusals": str(tmp_path / "idk.jsonl")}
+    record = make(folder, tmp_path / "un", method="dpo", preset="triage", settings=settings)
+    assert [(text.role, text.rows) for text in record.texts if text.role == "refusals"] == [("refusals", 2)]
+    other = make(
+        folder, tmp_path / "own", method="dpo", preset="triage", settings={**settings, "refusals": None}
+    )
+    assert other.identity != record.identity
+    assert other.training.weights_sha256 != record.training.weights_sha256
+    with safetensors.safe_open(str(tmp_path / "un" / "adapter_model.safetensors"), framework="pt") as stored:
+        assert {stored.get_tensor(name).dtype for name in stored.keys()} == {torch.float32}  # noqa: SIM118
+    load_language_model(str(tmp_path / "un"))
+
+
+def test_blocks_are_taught_whole_in_the_type_that_is_asked_for(folder: Path, tmp_path: Path) -> None:
+    settings = {"blocks": True, "max_length": 8, "batch_size": 4, "epochs": 1, "master": "bfloat16"}
+    settings |= {"decay": False, "warmup_share": 0.0, "weight_decay": 0.0, "max_grad_norm": None}
+    data = folder / "plain.jsonl"
+    record = vestige.finetune(
+        model=str(folder / "base"),
+        data=data,
+        out=tmp_path / "ft",
+        settings={**settings, "learning_rate": 1e-2},
+    )
+    (text,) = record.texts
+    assert text.rows >= 4
+    assert "fill no block" in text.notes[0]
+    with safetensors.safe_open(str(tmp_path / "ft" / "model.safetensors"), framework="pt") as stored:
+        assert {stored.get_tensor(name).dtype for name in stored.keys()} == {torch.bfloat16}  # noqa: SIM118
+    with pytest.raises(InputError, match="all weights trained; needed adapters over 4-bit weights"):
+        vestige.finetune(
+            model=str(folder / "base"), data=data, out=tmp_path / "four", settings={"four_bit": True}
+        )
