@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from vestige.errors import InputError, shown
+from vestige.readers import json_value, text_of_file
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -56,9 +57,11 @@ def read_record(path: Path, kind: type[Made], remedy: str) -> Made:
 
     form = kind.model_fields["format"].default
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), f"not readable ({error})", "a JSON file in UTF-8", remedy) from None
+        text = text_of_file(path)
+    except InputError as error:
+        needed = "a JSON file in UTF-8"
+        raise InputError(error.subject, error.found, needed, remedy or error.remedy) from None
+    json_value(text, str(path), f"a record of the format {form}", remedy or "restore the file")
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:

@@ -9,10 +9,11 @@ from typing import get_args
 
 from vestige.behaviour.records import QuestionSet
 from vestige.data.corpora import Role
-from vestige.data.files import TABLE_SUFFIXES, file_sha256
+from vestige.data.files import file_sha256
 from vestige.data.question_settings import AskingSettings, header_line
 from vestige.data.questions import LetterQuestion, read_questions
 from vestige.errors import InputError, did_you_mean, first_five, shown
+from vestige.readers import TABLE_SUFFIXES
 from vestige.seeds import digest
 
 __all__ = [

@@ -38,7 +38,6 @@ from vestige.behaviour.records import (
 )
 from vestige.behaviour.tofu import RowScores, TofuFile, read_tofu, row_scores, tofu_record, tofu_set
 from vestige.contracts import Undefined
-from vestige.data.files import read_json
 from vestige.errors import InputError, first_five
 from vestige.files import refuse_overwriting, stored_record, writable_folder, write_text
 from vestige.footprint.checkpoints import (
@@ -55,6 +54,7 @@ from vestige.footprint.checkpoints import (
 from vestige.footprint.records import FootprintRecord
 from vestige.models.causal_lm import LanguageModel, check_comparable
 from vestige.models.devices import chosen_device
+from vestige.readers import read_json
 
 __all__ = ["behaviour", "read_footprint"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from vestige.behaviour.records import (
 from vestige.behaviour.writing import written_answers
 from vestige.contracts import Interval, Undefined
 from vestige.data.corpora import Corpus, Document
-from vestige.data.files import file_sha256, read_table
+from vestige.data.files import file_sha256
 from vestige.data.language_rows import language_rows
 from vestige.errors import InputError, shown
 from vestige.footprint.passes import batches, logits_of, measured, padded, token_losses
@@ -40,6 +39,7 @@ from vestige.metrics.tofu import (
     truth_score,
 )
 from vestige.models.causal_lm import LanguageModel
+from vestige.readers import read_table
 from vestige.seeds import digest
 from vestige.statistics import bootstrap_rows, mean_of
 
@@ -97,18 +97,18 @@ def read_tofu(path: str | Path, name: str) -> TofuFile:
     known = tofu_set_name(name)
     path = Path(path)
     table = read_table(path, columns=("question", "answer"))
+    nothing = [""] * table.rows
+    paraphrased = table.texts("paraphrased_answer") if "paraphrased_answer" in table else nothing
+    perturbed = table.lists("perturbed_answer") if "perturbed_answer" in table else [None] * table.rows
     rows, empty = [], 0
-    for number, entry in enumerate(table.to_dict("records"), start=1):
-        cell = str(entry.get("perturbed_answer", ""))
-        wrong = _texts(cell, f"{path}, row {number}, perturbed_answer") if cell else ()
-        if not str(entry["answer"]).strip():
+    for number, (question, answer) in enumerate(
+        zip(table.texts("question"), table.texts("answer"), strict=True)
+    ):
+        wrong = _texts(perturbed[number], table.where(number, "perturbed_answer"))
+        if not answer.strip():
             empty += 1
             continue
-        rows.append(
-            TofuRow(
-                str(entry["question"]), str(entry["answer"]), str(entry.get("paraphrased_answer", "")), wrong
-            )
-        )
+        rows.append(TofuRow(question, answer, paraphrased[number], wrong))
     if not rows:
         raise InputError(str(path), f"{empty} rows without an answer", "at least one with", "check the file")
     return TofuFile(known, str(path), file_sha256(path), tuple(rows), empty)
@@ -207,14 +207,11 @@ def _content(file: TofuFile) -> str:
     return digest(file.name, *parts)
 
 
-def _texts(cell: str, where: str) -> tuple[str, ...]:
-    try:
-        value = json.loads(cell)
-    except ValueError:
-        value = None
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise InputError(where, shown(cell), "a list of texts", "correct this row")
-    return tuple(value)
+def _texts(listed: list[Any] | None, where: str) -> tuple[str, ...]:
+    for text in listed or ():
+        if not isinstance(text, str):
+            raise InputError(where, shown(repr(text)), "a list of texts", "correct this row")
+    return tuple(listed or ())
 
 
 def _answer_losses(

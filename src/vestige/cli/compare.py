@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -143,25 +142,21 @@ def _closest(name: str, known: set[str]) -> str:
 
 
 def _json_lines(file: Path) -> list[str]:
-    from vestige.files import reading
+    from vestige.readers import json_value, text_of_file
 
-    with reading(file, "a file of JSON strings, one a line"):
-        data = file.read_bytes()
     names = []
-    for number, line in enumerate(data.split(b"\n"), start=1):
+    for number, line in enumerate(
+        text_of_file(file, "a file of JSON strings, one a line").split("\n"), start=1
+    ):
         if not line.strip():
             continue
+        remedy = 'write each option in double quotes, for example "card, lost"'
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
+            value = json_value(line, "")
+        except InputError:
             value = None
         if not isinstance(value, str):
-            raise InputError(
-                f"{file}, line {number}",
-                shown(line.decode(errors="replace")),
-                "one JSON string a line",
-                'write each option in double quotes, for example "card, lost"',
-            )
+            raise InputError(f"{file}, line {number}", shown(line), "one JSON string a line", remedy)
         names.append(value)
     return names
 

@@ -6,12 +6,13 @@ from typing import cast
 
 from vestige.data.assemble import assemble
 from vestige.data.descriptions import described, read_descriptions
-from vestige.data.files import file_sha256, read_json, read_table
+from vestige.data.files import file_sha256
 from vestige.data.intents import DATASETS, Dataset, DatasetSpec, IntentData, Split
 from vestige.data.locations import dataset_folder
 from vestige.data.tables import labelled_rows
 from vestige.decision.schema import Option
 from vestige.errors import InputError
+from vestige.readers import read_json, read_table
 
 __all__ = ["BANKING77", "load_banking77"]
 
@@ -31,7 +32,6 @@ def load_banking77(spec: DatasetSpec) -> IntentData:
     sources: tuple[tuple[str, Split], ...] = (("train.csv", "train"), ("test.csv", "evaluation"))
     parts = [
         labelled_rows(
-            str(files[name]),
             read_table(files[name]),
             split=split,
             text_column="text",

@@ -6,11 +6,12 @@ from typing import Any
 
 from vestige.data.assemble import assemble
 from vestige.data.descriptions import described, read_descriptions
-from vestige.data.files import file_sha256, read_json
+from vestige.data.files import file_sha256
 from vestige.data.intents import DATASETS, Dataset, DatasetSpec, IntentData, Split
 from vestige.data.locations import dataset_folder
 from vestige.decision.schema import Option
 from vestige.errors import InputError
+from vestige.readers import read_json
 
 __all__ = ["CLINC150", "OUT_OF_SCOPE", "load_clinc150"]
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from vestige.data.files import TABLE_SUFFIXES, file_sha256, read_table
+from vestige.data.files import file_sha256
 from vestige.data.questions import OPTION_COLUMNS, answers_are_places
-from vestige.errors import InputError, did_you_mean, first_five, shown
+from vestige.errors import InputError, first_five, shown
 from vestige.files import reading
+from vestige.readers import TABLE_SUFFIXES, Cell, Table, decoded, file_bytes, read_table
 from vestige.seeds import generator
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = [
     "Corpus",
@@ -122,7 +119,7 @@ def read_corpus(
         documents = _lines(path, encoding)
     elif suffix in TABLE_SUFFIXES:
         _refuse_empty(path)
-        documents = _rows(path, read_table(path, encoding=encoding), column)
+        documents = _rows(read_table(path, encoding=encoding), column)
     else:
         raise InputError(
             str(path),
@@ -153,78 +150,75 @@ def _refuse_empty(path: Path) -> None:
 
 def _lines(path: Path, encoding: str) -> list[Document]:
     _refuse_empty(path)
-    with reading(path, "a file of documents, one a line"):
-        data = path.read_bytes()
-    try:
-        text = data.decode(encoding).removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise InputError(
-            f"{path}, line {line}",
-            f"bytes that are not {encoding} text",
-            f"{encoding} text",
-            "convert the file to UTF-8",
-        ) from None
+    text = decoded(str(path), file_bytes(path, "a file of documents, one a line"), encoding)
     lines = text.split("\n")
     lines = lines[:-1] if lines[-1] == "" else lines
     return [Document(id=f"{number}", text=line.rstrip("\r")) for number, line in enumerate(lines, start=1)]
 
 
-def _rows(path: Path, table: pd.DataFrame, column: str | None) -> list[Document]:
-    names = list(table.columns)
+def _rows(table: Table, column: str | None) -> list[Document]:
+    names = table.names
     ids = _ids(table)
     if column is None:
         column = next((name for name in _TEXT_COLUMNS if name in names), None)
-    elif column not in names:
-        raise InputError(
-            str(path), f"columns {first_five(names)}", f"a column '{column}'", did_you_mean(column, names)
-        )
+    else:
+        table.need(column)
     if column is not None:
-        return [Document(id=i, text=text) for i, text in zip(ids, table[column], strict=True)]
+        return [Document(id=i, text=text) for i, text in zip(ids, table.texts(column), strict=True)]
     if all(name in names for name in _PAIR):
         listed = next((name for name in OPTION_COLUMNS if name in names), None)
-        if listed is not None and answers_are_places(table[listed], table["answer"]):
+        questions, answers = table.texts("question"), table.texts("answer")
+        if listed is not None and answers_are_places(table.cells(listed), answers):
             raise InputError(
-                str(path),
+                table.subject,
                 f"multiple-choice questions: each answer is a place among the {listed}",
                 "answers as texts",
                 "write a file of question and answer, the right option's text as the answer",
             )
-        pairs = zip(ids, table["question"], table["answer"], strict=True)
+        pairs = zip(ids, questions, answers, strict=True)
         return [
             Document(id=i, text=f"Question: {q}\nAnswer: {a}" if q or a else "", question=q, answer=a)
             for i, q, a in pairs
         ]
     if "messages" in names:
         return [
-            _conversation(f"{path}, row {number}", i, cell)
-            for number, (i, cell) in enumerate(zip(ids, table["messages"], strict=True), start=1)
+            _conversation(table.where(row, "messages"), ids[row], turns, cell)
+            for row, (turns, cell) in enumerate(
+                zip(table.lists("messages"), table.cells("messages"), strict=True)
+            )
         ]
     raise InputError(
-        str(path),
+        table.subject,
         f"columns {first_five(names)}",
         f"one of {', '.join(_TEXT_COLUMNS)}, or question and answer, or messages",
         "name the text column 'text'",
     )
 
 
-def _conversation(subject: str, document_id: str, cell: str) -> Document:
+def _conversation(subject: str, document_id: str, turns: list[Any] | None, cell: Cell) -> Document:
     """A document of `[{"role": ..., "content": ...}, ...]`; its text is the contents, a line each."""
-    try:
-        turns = json.loads(cell)
-        messages = tuple((str(turn["role"]), str(turn["content"])) for turn in turns)
-    except (ValueError, TypeError, KeyError):
-        raise InputError(
-            subject, f"messages {shown(cell)}", "a list of objects with role and content", "repair the row"
-        ) from None
-    return Document(id=document_id, text="\n".join(content for _, content in messages), messages=messages)
+    messages: list[tuple[str, str]] = []
+    for turn in turns or ():
+        role, content = (turn.get("role"), turn.get("content")) if isinstance(turn, dict) else (None, None)
+        if not isinstance(role, str) or not isinstance(content, str):
+            raise InputError(
+                subject,
+                f"messages {shown(str(cell))}",
+                "a list of objects with role and content, both texts",
+                "repair the row",
+            )
+        messages.append((role, content))
+    text = "\n".join(content for _, content in messages)
+    return Document(id=document_id, text=text, messages=tuple(messages))
 
 
-def _ids(table: pd.DataFrame) -> list[str]:
-    """A column `id` where its values are unique, else line numbers from 1."""
-    if "id" in table.columns and table["id"].is_unique and (table["id"] != "").all():
-        return [str(value) for value in table["id"]]
-    return [str(number) for number in range(1, len(table) + 1)]
+def _ids(table: Table) -> list[str]:
+    """A column `id` where its values are unique, else numbers of rows from 1."""
+    if "id" in table and all(isinstance(cell, (str, int)) and cell != "" for cell in table.cells("id")):
+        found = table.texts("id")
+        if len(set(found)) == len(found):
+            return found
+    return [str(number) for number in range(1, table.rows + 1)]
 
 
 def shared_documents(first: Corpus, second: Corpus) -> int:

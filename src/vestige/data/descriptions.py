@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vestige.data.files import read_json, read_table
 from vestige.decision.schema import Option
 from vestige.errors import InputError, did_you_mean, first_five, shown
+from vestige.readers import read_json, read_table
 
 __all__ = ["Description", "described", "read_descriptions"]
 
@@ -32,8 +32,8 @@ def read_descriptions(path: str | Path) -> dict[str, Description]:
         rows = _from_json(path)
     else:
         table = read_table(path, columns=("id", "description"))
-        names = table["name"].tolist() if "name" in table.columns else [""] * len(table)
-        rows = list(zip(table["id"].tolist(), names, table["description"].tolist(), strict=True))
+        names = table.texts("name") if "name" in table else [""] * table.rows
+        rows = list(zip(table.texts("id"), names, table.texts("description"), strict=True))
     found: dict[str, Description] = {}
     for option_id, name, text in rows:
         if option_id in found:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Sequence
+from typing import get_args
 
 from vestige.data.assemble import assemble
 from vestige.data.descriptions import described, read_descriptions
-from vestige.data.files import as_text, file_sha256, need_columns
+from vestige.data.files import file_sha256
+from vestige.data.hub_tables import hub_tables
 from vestige.data.intents import DATASETS, Dataset, DatasetSpec, IntentData, Split
 from vestige.data.tables import labelled_rows
-from vestige.errors import InputError, MissingDependency, first_five
-
-if TYPE_CHECKING:
-    import pandas as pd
+from vestige.errors import InputError, first_five
 
 __all__ = ["HUB", "load_hub"]
 
@@ -24,7 +23,7 @@ _DEFAULTS: dict[Split, tuple[str, ...]] = {
 
 
 def load_hub(spec: DatasetSpec) -> IntentData:
-    """A data set by hub id, through `datasets`. Integer labels become their names where the hub has them.
+    """A data set by hub id. Labels stored as places in a list of names become the names.
 
     train, development, evaluation name its splits (default: train, validation, test); those it lacks are held
     out of the training rows by hash. No code of the hub is run. Raises InputError in one line when it cannot
@@ -34,13 +33,12 @@ def load_hub(spec: DatasetSpec) -> IntentData:
 
     if spec.hub_id is None:
         raise InputError("data set 'hub'", "no hub_id", "a hub id such as 'clinc/clinc_oos'", "set hub_id")
-    stored = _fetch(spec, spec.hub_id)
+    stored = hub_tables(spec.hub_id, spec.hub_config, spec.revision, f"hub data set '{spec.hub_id}'")
     parts = []
-    for split, source in _splits(spec, spec.hub_id, list(stored)).items():
+    for split, source in _splits(spec, spec.hub_id, stored.splits).items():
         parts.append(
             labelled_rows(
-                f"hub data set '{spec.hub_id}', split '{source}'",
-                _table(spec, source, stored[source]),
+                stored.table(source),
                 split=split,
                 text_column=spec.text_column,
                 label_column=spec.label_column,
@@ -65,25 +63,7 @@ def load_hub(spec: DatasetSpec) -> IntentData:
     )
 
 
-def _fetch(spec: DatasetSpec, hub_id: str) -> Any:
-    """The hub's splits by name."""
-    try:
-        import datasets
-    except ImportError:
-        raise MissingDependency("datasets", "train", f"hub data set '{hub_id}'") from None
-    try:
-        return datasets.load_dataset(hub_id, spec.hub_config, revision=spec.revision)
-    except Exception as error:  # the hub client raises many unrelated types; each means: it cannot be had
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise InputError(
-            f"hub data set '{hub_id}'",
-            f"{type(error).__name__}: {reason[:300]}",
-            "a data set that can be reached and read without running its code",
-            "check the id and the connection, or download it and use the data set 'files'",
-        ) from error
-
-
-def _splits(spec: DatasetSpec, hub_id: str, found: list[str]) -> dict[Split, str]:
+def _splits(spec: DatasetSpec, hub_id: str, found: Sequence[str]) -> dict[Split, str]:
     """The source split of each of ours that the hub has."""
     chosen: dict[Split, str] = {}
     for split in get_args(Split):
@@ -103,28 +83,6 @@ def _splits(spec: DatasetSpec, hub_id: str, found: list[str]) -> dict[Split, str
             f"hub data set '{hub_id}'", f"splits {first_five(found)}", "a split of training rows", "set train"
         )
     return chosen
-
-
-def _table(spec: DatasetSpec, source: str, stored: Any) -> pd.DataFrame:
-    """One split as a table of strings."""
-    import pandas as pd
-
-    need_columns(
-        f"hub data set '{spec.hub_id}', split '{source}'",
-        list(stored.column_names),
-        [spec.text_column, spec.label_column],
-    )
-    names: list[str] | None = getattr(stored.features[spec.label_column], "names", None)
-    columns = {
-        column: [
-            names[value]
-            if names and column == spec.label_column and isinstance(value, int)
-            else as_text(value)
-            for value in stored[column]
-        ]
-        for column in stored.column_names
-    }
-    return pd.DataFrame(columns).astype(str)
 
 
 HUB = DATASETS.register(

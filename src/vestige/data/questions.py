@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from vestige.data.files import read_table
 from vestige.errors import InputError, did_you_mean, first_five, shown
+from vestige.readers import CSV_SUFFIXES, Cell, list_in, read_table, text_of_cell
 
 __all__ = [
     "LETTERS",
@@ -66,51 +65,47 @@ def read_questions(path: str | Path) -> list[LetterQuestion]:
     """The questions of a JSONL or table file with columns question, options (or choices) and answer.
 
     options: a list of two or more texts. answer: a 0-based position, an option's own text, or a letter; a
-    number in JSONL is a position, a string first an option's text. subject: an optional column. Published
+    number in JSONL or Parquet is a position, a text first an option's. subject: an optional column. Published
     sets print an option twice here and there: as the letters are what is answered, such a question is taken
     as it is and marked. Raises InputError naming the row: an answer that is none of the options or could be
     two of them, options that are empty; and what `read_table` raises.
     """
-    path = Path(path)
     table = read_table(path, columns=("question",))
-    column = next((name for name in OPTION_COLUMNS if name in table.columns), None)
-    if column is None or "answer" not in table.columns:
+    column = next((name for name in OPTION_COLUMNS if name in table), None)
+    if column is None or "answer" not in table:
         missing = "answer" if column else "options"
         raise InputError(
-            str(path),
-            f"columns {first_five(table.columns)}",
+            table.subject,
+            f"columns {first_five(table.names)}",
             f"a column '{missing}' beside 'question'",
-            did_you_mean(missing, table.columns) if len(table.columns) <= 50 else "rename the columns",
+            did_you_mean(missing, table.names) if len(table.names) <= 50 else "rename the columns",
         )
-    answers = _raw_answers(path) if path.suffix.lower() in (".jsonl", ".ndjson") else list(table["answer"])
-    typed = path.suffix.lower() in (".jsonl", ".ndjson")
-    subjects = table["subject"] if "subject" in table.columns else [""] * len(table)
+    typed = Path(path).suffix.lower() not in CSV_SUFFIXES
+    answers = table.cells("answer")
+    subjects = table.texts("subject") if "subject" in table else [""] * table.rows
+    listed = table.lists(column)
     found = []
-    for number, (text, cell, value, subject) in enumerate(
-        zip(table["question"], table[column], answers, subjects, strict=True), start=1
-    ):
-        where = f"{path}, row {number}"
+    for row, text in enumerate(table.texts("question")):
         if not text.strip():
-            raise InputError(f"{where}, question", "no text", "a question", "correct or remove this row")
-        options = _options(cell, f"{where}, {column}")
-        right = _position(value, options, f"{where}, answer", typed=typed)
-        found.append(_lettered(text, options, right, subject=str(subject).strip(), row=number))
+            raise InputError(
+                table.where(row, "question"), "no text", "a question", "correct or remove this row"
+            )
+        options = _options(listed[row], table.where(row, column))
+        right = _position(answers[row], options, table.where(row, "answer"), typed=typed)
+        found.append(_lettered(text, options, right, subject=subjects[row].strip(), row=row + 1))
     return found
 
 
-def answers_are_places(options: Iterable[str], answers: Iterable[str]) -> bool:
+def answers_are_places(options: Iterable[Cell], answers: Iterable[str]) -> bool:
     """Whether every answer that is not blank is a letter or a 0-based position among its row's options (a
-    JSON list of texts), and at least one is not an option's own text."""
+    list, or one as JSON), and at least one is not an option's own text."""
     points = False
     for cell, value in zip(options, answers, strict=True):
         text = value.strip()
         if not text:
             continue
-        try:
-            listed = json.loads(cell)
-        except json.JSONDecodeError:
-            return False
-        if not isinstance(listed, list):
+        listed = list_in(cell)
+        if listed is None:
             return False
         letters = LETTERS[: len(listed)]
         place = text.isdecimal() and int(text) < len(listed)
@@ -130,20 +125,16 @@ def _lettered(
     )
 
 
-def _raw_answers(path: Path) -> list[Any]:
-    """The answers of a JSONL file that `read_table` has read, with their JSON types."""
-    text = path.read_text(encoding="utf-8-sig")
-    return [json.loads(line).get("answer", "") for line in text.split("\n") if line.strip()]
-
-
-def _options(value: str, where: str) -> list[str]:
-    try:
-        listed = json.loads(value)
-    except json.JSONDecodeError:
-        listed = None
-    options = [str(option).strip() for option in listed] if isinstance(listed, list) else []
+def _options(listed: list[Any] | None, where: str) -> list[str]:
+    texts = [text_of_cell(option) for option in listed or ()]
+    if None in texts:
+        odd = (listed or [])[texts.index(None)]
+        raise InputError(where, f"the option {shown(repr(odd))}", "a text each", "correct this row")
+    options = [(text or "").strip() for text in texts]
     if not 2 <= len(options) <= len(LETTERS):
-        raise InputError(where, shown(value), f"a list of 2 to {len(LETTERS)} texts", "correct this row")
+        raise InputError(
+            where, shown(str(listed)), f"a list of 2 to {len(LETTERS)} texts", "correct this row"
+        )
     if "" in options:
         raise InputError(
             where, f"option {options.index('') + 1} without text", "a text each", "correct this row"
@@ -158,10 +149,10 @@ def _repeated(options: Sequence[str], right: int) -> Repeated:
     return "option" if len(set(options)) < len(options) else ""
 
 
-def _position(value: Any, options: Sequence[str], where: str, *, typed: bool) -> int:
+def _position(value: Cell, options: Sequence[str], where: str, *, typed: bool) -> int:
     """Which option is right. typed: numbers are positions and strings texts; else one cell may be both."""
-    text = str(value).strip()
-    number = isinstance(value, int) and not isinstance(value, bool)
+    text = (text_of_cell(value) or "").strip()
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
     as_text = options.index(text) if text in options and not (typed and number) else None
     if as_text is not None and options.count(text) > 1:
         raise InputError(

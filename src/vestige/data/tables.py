@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, get_args
 
 from vestige.data.assemble import assemble
 from vestige.data.descriptions import described, read_descriptions
-from vestige.data.files import TABLE_SUFFIXES, file_sha256, need_columns, read_table
+from vestige.data.files import file_sha256
 from vestige.data.intents import DATASETS, Dataset, DatasetSpec, IntentData, Split
 from vestige.errors import InputError, first_five
+from vestige.readers import TABLE_SUFFIXES, Table, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,40 +27,40 @@ _OWN = ("row_id", "text", "gold", "split")
 
 
 def labelled_rows(
-    subject: str,
-    table: pd.DataFrame,
+    table: Table,
     *,
     split: Split,
     text_column: str,
     label_column: str,
     row_id_column: str | None = None,
 ) -> pd.DataFrame:
-    """String columns row_id, text, gold, split and the table's other columns. Labels are stripped.
+    """String columns row_id, text, gold, split and the table's other columns but lists. Labels are stripped.
 
     Row ids come from `row_id_column`, else from a column `row_id`, else they are `{split}-{row number}` from
     0 with five digits, the split being the source's: a row held out later keeps its id. Another column called
-    text, gold or split is renamed `source_...`. Raises InputError for a missing column.
+    text, gold or split is renamed `source_...`. Raises InputError for a missing column, and for a text, label
+    or row id that is a list, an object or bytes.
     """
     needed = [text_column, label_column, *([row_id_column] if row_id_column is not None else [])]
-    need_columns(subject, list(table.columns), needed)
+    table.need(*needed)
     if len(set(needed)) != len(needed):
         raise InputError(
-            subject, f"column {first_five(needed)} named twice", "different columns", "name another"
+            table.subject, f"column {first_five(needed)} named twice", "different columns", "name another"
         )
-    if row_id_column is None and "row_id" in table.columns:
+    if row_id_column is None and "row_id" in table:
         row_id_column = "row_id"
     own = (text_column, label_column, row_id_column)
-    rest = table.drop(columns=[name for name in own if name is not None])
+    rest = table.frame().drop(columns=[name for name in own if name is not None], errors="ignore")
     rows = rest.rename(columns={name: f"source_{name}" for name in _OWN if name in rest.columns})
-    rows.insert(0, "text", table[text_column])
-    rows.insert(1, "gold", table[label_column].str.strip())
+    rows.insert(0, "text", table.texts(text_column))
+    rows.insert(1, "gold", [label.strip() for label in table.texts(label_column)])
     rows.insert(2, "split", split)
     rows.insert(
         0,
         "row_id",
-        table[row_id_column]
+        table.texts(row_id_column)
         if row_id_column is not None
-        else [f"{split}-{row:05d}" for row in range(len(table))],
+        else [f"{split}-{row:05d}" for row in range(table.rows)],
     )
     return rows.astype(str)
 
@@ -75,10 +76,8 @@ def load_files(spec: DatasetSpec) -> IntentData:
     tables = _tables(spec)
     parts = []
     for split, path in tables.items():
-        table = read_table(path, encoding=spec.encoding, delimiter=spec.delimiter)
         rows = labelled_rows(
-            str(path),
-            table,
+            read_table(path, encoding=spec.encoding, delimiter=spec.delimiter),
             split=split,
             text_column=spec.text_column,
             label_column=spec.label_column,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from vestige.contracts import Floats
 from vestige.decision.prediction_files import refuse_top_k
 from vestige.errors import InputError, closest, first_five, shown
+from vestige.readers import text_of_cell
 
 __all__ = [
     "SUM_TOLERANCE",
@@ -19,7 +20,6 @@ __all__ = [
     "check_fields",
     "check_options",
     "check_probabilities",
-    "is_null",
     "objects",
     "refuse_repeated",
     "texts",
@@ -38,25 +38,17 @@ def objects(values: list[str]) -> Objects:
     return array
 
 
-def is_null(value: Any) -> bool:
-    """None, NaN and pandas' NA: how files and frames write an empty cell."""
-    nan = isinstance(value, (float, np.floating)) and np.isnan(value)
-    return value is None or bool(nan) or type(value).__name__ == "NAType"
-
-
 def texts(values: Sequence[Any], field: str, subject: str, row_ids: list[str] | None = None) -> list[str]:
-    """Text as it is, whole numbers as their digits; anything else is an error naming the row."""
+    """What a file or frame holds as text, by the rules of `vestige.readers`; "" where nothing is."""
     texts: list[str] = []
     for position, value in enumerate(values):
-        if isinstance(value, str):
-            texts.append(str(value))
-        elif isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-            texts.append(str(int(value)))
-        else:
+        text = text_of_cell(value)
+        if text is None:
             where = f"row {shown(row_ids[position])}" if row_ids else f"number {position + 1}"
             raise InputError(
                 subject, f"{field} {shown(repr(value))} in {where}", "text", f"write every {field} as text"
             )
+        texts.append(text)
     try:
         "".join(texts).encode()
     except UnicodeEncodeError:
@@ -95,6 +87,15 @@ def check_options(options: list[str], subject: str) -> None:
 def check_fields(
     row_ids: list[str], view: list[str], unit: list[str], gold: list[str], options: set[str], subject: str
 ) -> None:
+    for field, values in (("view", view), ("gold", gold)):
+        empty = [row for row, name in zip(row_ids, values, strict=True) if not name]
+        if empty:
+            raise InputError(
+                subject,
+                f"no {field} on {len(empty)} row(s): {first_five(empty)}",
+                f"a {field} in every row",
+                "fill it in, or leave these rows out of every model's file",
+            )
     wrong = [row for row, name in zip(row_ids, view, strict=True) if name not in VIEWS]
     if wrong:
         found = first_five(dict.fromkeys(name for name in view if name not in VIEWS))

@@ -1,19 +1,17 @@
-"""Readers and the writer of prediction files: bytes to raw columns, unchecked and in file order.
+"""The columns that a prediction file has, as they are, unchecked and in the file's order; and the writer.
 
 Formats: JSONL rows `{"row_id", "view", "unit", "gold", "p": {option: probability}}`; CSV, Parquet and .npz
 with row_id, view, unit, gold and one column (array) `p:<option>` each; .npz also with one matrix `p` (N, C)
-and `options` (C,) in place of these columns.
+and `options` (C,) in place of these columns. What a cell means is said in `vestige.readers`.
 """
 
 from __future__ import annotations
 
-import csv
 import io
-import json
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,7 +20,11 @@ import numpy as np
 
 from vestige.contracts import Floats
 from vestige.errors import InputError, first_five, shown
-from vestige.files import atomic_path, reading
+from vestige.files import atomic_path
+from vestige.readers import JSONL_SUFFIXES, Cell, Table, file_bytes
+from vestige.readers.csv_files import other_delimiter, read_csv
+from vestige.readers.json_files import read_jsonl, regular_rows
+from vestige.readers.parquet_files import read_parquet
 
 __all__ = ["FIXED", "OPTION_PREFIX", "RawTable", "read_raw", "refuse_top_k", "write_raw"]
 
@@ -31,6 +33,7 @@ MATRIX, OPTIONS = "p", "options"
 """Arrays of an .npz that holds all probabilities in one."""
 FIXED = ("row_id", "view", "unit", "gold")
 FORMATS = ".jsonl, .csv, .parquet or .npz"
+_EXAMPLE = '{"row_id": ..., "view": ..., "unit": ..., "gold": ..., "p": {...}}'
 _BROKEN_ARCHIVE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, OSError, MemoryError),
     *(ValueError, TypeError, AttributeError, KeyError, RuntimeError),
@@ -52,26 +55,23 @@ class RawTable:
 
 def read_raw(path: Path) -> RawTable:
     """The columns of a prediction file, by its suffix. Raises InputError."""
-    readers = {
-        ".jsonl": _read_jsonl,
-        ".ndjson": _read_jsonl,
-        ".csv": _read_csv,
-        ".parquet": _read_parquet,
-        ".npz": _read_npz,
-    }
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
+    suffix = path.suffix.lower()
+    if suffix not in (*JSONL_SUFFIXES, ".csv", ".parquet", ".npz"):
         raise InputError(
             str(path),
             f"suffix {shown(path.suffix)}",
             f"a {FORMATS} file",
             "convert it to one of these formats",
         )
-    with reading(path, f"a {FORMATS} file"):
-        data = path.read_bytes()
+    data = file_bytes(path, f"a {FORMATS} file")
     if not data:
         raise InputError(str(path), "an empty file", "prediction rows", "check that the export was complete")
-    return reader(path, data)
+    if suffix == ".npz":
+        return _read_npz(path, data)
+    if suffix in JSONL_SUFFIXES:
+        return _read_jsonl(path, data)
+    table = read_parquet(str(path), data) if suffix == ".parquet" else _read_csv(path, data)
+    return _from_columns(table, _checked_columns(path, table.names))
 
 
 def write_raw(table: RawTable, path: Path) -> None:
@@ -103,119 +103,106 @@ def refuse_top_k(subject: str, found: str) -> NoReturn:
     )
 
 
-def _read_jsonl(path: Path, data: bytes) -> RawTable:
-    text = _decoded(path, data)
-    return _read_jsonl_regular(data.removeprefix(b"\xef\xbb\xbf")) or _read_jsonl_any(path, text)
+def _from_columns(table: Table, options: list[str]) -> RawTable:
+    """From a table that has a column `p:<option>` each."""
+    p = np.empty((table.rows, len(options)), dtype=np.float64)
+    for column, option in enumerate(options):
+        p[:, column] = table.numbers(OPTION_PREFIX + option)
+    return RawTable(
+        row_ids=table.texts("row_id"),
+        view=table.texts("view"),
+        unit=table.texts("unit"),
+        gold=table.texts("gold"),
+        options=options,
+        p=p,
+    )
 
 
-def _read_jsonl_regular(data: bytes) -> RawTable | None:
-    """Arrow's reader, for files in which every row has the same options and nothing is odd; else None.
-
-    None is no verdict: the reader by lines then reads the same file, or says what is wrong with it.
-    """
-    import pyarrow as pa
-    import pyarrow.json as pj
-
-    try:
-        first = json.loads(data[: data.index(b"\n") if b"\n" in data else len(data)])
-        options = list(first["p"])
-        fields = [pa.field(name, pa.string()) for name in FIXED]
-        schema = pa.schema([*fields, pa.field("p", pa.struct([(name, pa.float64()) for name in options]))])
-        table = pj.read_json(
-            io.BytesIO(data),
-            read_options=pj.ReadOptions(block_size=max(1 << 22, min(len(data), 1 << 28))),
-            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
+def _read_csv(path: Path, data: bytes) -> Table:
+    table = read_csv(str(path), data)
+    if found := other_delimiter(table.names, "row_id"):
+        mark, name = found
+        raise InputError(
+            str(path),
+            f"columns parted by {name}",
+            "columns parted by commas, numbers with a decimal point",
+            f"save it with commas: pandas.read_csv(..., sep={mark!r}).to_csv(..., index=False)",
         )
-    except (pa.ArrowException, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    nested = table.column("p").combine_chunks()
-    names = [nested.type.field(place).name for place in range(nested.type.num_fields)]
-    columns = nested.flatten()
-    fixed = [table.column(name) for name in FIXED]
-    if not options or names != options or any(column.null_count for column in (nested, *columns, *fixed)):
-        return None
-    row_ids, view, unit, gold = (column.to_pylist() for column in fixed)
-    p = np.stack([_numbers(column) for column in columns], axis=1)
-    return RawTable(row_ids=row_ids, view=view, unit=unit, gold=gold, options=options, p=p)
+    return table
 
 
-def _read_jsonl_any(path: Path, text: str) -> RawTable:
-    rows: list[tuple[Any, Any, Any, Any]] = []
+def _read_jsonl(path: Path, data: bytes) -> RawTable:
+    regular = regular_rows(data, FIXED, "p")
+    if regular is not None:
+        options = [name.removeprefix(OPTION_PREFIX) for name in regular.names[len(FIXED) :]]
+        return _from_columns(regular, options)
+    table = read_jsonl(str(path), data, example=_EXAMPLE)
+    given = _distributions(table)
+    fixed = {name: table.texts(name) if table.rows else [] for name in FIXED}
+    rows = fixed["row_id"]
+    options = list(dict.fromkeys(option for probabilities in given for option in probabilities))
+    _refuse_ragged(path, rows, given, options)
+    return RawTable(
+        row_ids=rows,
+        view=fixed["view"],
+        unit=fixed["unit"],
+        gold=fixed["gold"],
+        options=options,
+        p=_matrix(path, rows, given, options),
+    )
+
+
+def _distributions(table: Table) -> list[dict[str, Any]]:
+    """The object `p` of each row. Raises InputError where a row lacks it, or another field."""
+    nothing: list[Cell] = [None] * table.rows
     given: list[dict[str, Any]] = []
-    for number, record in _json_lines(path, text):
-        probabilities = record.get("p")
-        if not isinstance(probabilities, dict):
-            what = "no field 'p'" if "p" not in record else f"'p' of type {type(probabilities).__name__}"
-            refuse_top_k(f"{path}, line {number}", what)
-        missing = [field for field in FIXED if field not in record]
-        if missing:
+    for row, cell in enumerate(table.cells("p") if "p" in table else nothing):
+        if not isinstance(cell, dict):
+            what = "no field 'p'" if cell is None else f"'p' of type {type(cell).__name__}"
+            refuse_top_k(table.where(row), what)
+        given.append(cell)
+    for name in FIXED if table.rows else ():
+        cells = table.cells(name) if name in table else nothing
+        may_be_missing = name == "unit" and name in table
+        if None in cells and not may_be_missing:
             raise InputError(
-                f"{path}, line {number}",
-                f"no field {first_five(missing)}",
+                table.where(cells.index(None)),
+                f"no field {shown(name)}",
                 "fields row_id, view, unit, gold and p",
                 "add what is missing",
             )
-        rows.append((record["row_id"], record["view"], record["unit"], record["gold"]))
-        given.append(probabilities)
-    options = list(dict.fromkeys(option for probabilities in given for option in probabilities))
-    _refuse_ragged(path, rows, given, options)
+    return given
+
+
+def _matrix(
+    path: Path, rows: Sequence[str], given: Sequence[dict[str, Any]], options: Sequence[str]
+) -> Floats:
+    """(N, C) probabilities; NaN for null. Raises InputError for anything else that is no number."""
+    for row, probabilities in zip(rows, given, strict=True):
+        for option, value in probabilities.items():
+            if isinstance(value, bool) or not isinstance(value, (int, float, type(None))):
+                raise InputError(
+                    str(path),
+                    f"probability {shown(_json(value))} of {shown(option)}, row {shown(row)}",
+                    "a number",
+                    "write every probability as a JSON number",
+                )
     try:
-        p = np.array([[row[option] for option in options] for row in given], dtype=np.float64)
-    except (TypeError, ValueError):
-        _name_bad_json_number(path, rows, given)
-    if p.ndim > 2:
-        _name_bad_json_number(path, rows, given)
-    row_ids, view, unit, gold = (
-        (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [], [])
-    )
-    return RawTable(row_ids=row_ids, view=view, unit=unit, gold=gold, options=options, p=p)
+        found = np.array([[row[option] for option in options] for row in given], dtype=np.float64)
+    except OverflowError:
+        raise InputError(
+            str(path), "a probability that no float can hold", "numbers in [0, 1]", "check the export"
+        ) from None
+    return found.reshape(len(rows), len(options))
 
 
-def _json_lines(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line, object_pairs_hook=_unique)
-        except _RepeatedKeyError as error:
-            raise InputError(
-                f"{path}, line {number}",
-                f"{shown(str(error))} twice in one object",
-                "each name once",
-                "remove one",
-            ) from None
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"{path}, line {number}",
-                f"broken JSON ({shown(str(error), 100)})",
-                "one JSON object a line",
-                "check that the file is complete",
-            ) from None
-        if not isinstance(record, dict):
-            raise InputError(
-                f"{path}, line {number}",
-                f"a JSON {type(record).__name__}",
-                "one JSON object a line",
-                'write {"row_id": ..., "view": ..., "unit": ..., "gold": ..., "p": {...}}',
-            )
-        yield number, record
+def _json(value: Any) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
 
 
-class _RepeatedKeyError(Exception):
-    pass
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise _RepeatedKeyError(next(name for name in names if names.count(name) > 1))
-    return record
-
-
-def _refuse_ragged(
-    path: Path, rows: list[tuple[Any, Any, Any, Any]], given: list[dict[str, Any]], options: list[str]
-) -> None:
+def _refuse_ragged(path: Path, rows: Sequence[str], given: list[dict[str, Any]], options: list[str]) -> None:
     """Rows that lack an option other rows have."""
     lacking = [index for index, probabilities in enumerate(given) if len(probabilities) < len(options)]
     if not lacking:
@@ -227,7 +214,7 @@ def _refuse_ragged(
         differing = dict.fromkeys(option for index in odd for option in given[index].keys() ^ names)
         raise InputError(
             str(path),
-            f"{len(odd)} row(s) with other options than most: {first_five(rows[index][0] for index in odd)}; "
+            f"{len(odd)} row(s) with other options than most: {first_five(rows[index] for index in odd)}; "
             f"options: {first_five(sorted(differing))}",
             "the same options in every row",
             "check how these options are spelled",
@@ -239,130 +226,11 @@ def _refuse_ragged(
     absent = dict.fromkeys(option for index in lacking for option in options if option not in given[index])
     raise InputError(
         str(path),
-        f"{len(lacking)} row(s) without some option: {first_five(rows[index][0] for index in lacking)}; "
+        f"{len(lacking)} row(s) without some option: {first_five(rows[index] for index in lacking)}; "
         f"options: {first_five(absent)}",
         "the same options in every row",
         "export the full distribution over all options",
     )
-
-
-def _name_bad_json_number(
-    path: Path, rows: list[tuple[Any, Any, Any, Any]], given: list[dict[str, Any]]
-) -> NoReturn:
-    for row, probabilities in zip(rows, given, strict=True):
-        for option, value in probabilities.items():
-            if not isinstance(value, (int, float)):
-                raise InputError(
-                    str(path),
-                    f"probability {shown(json.dumps(value))} of {shown(option)}, row {shown(str(row[0]))}",
-                    "a number",
-                    "write every probability as a JSON number",
-                )
-    raise InputError(str(path), "probabilities that are no numbers", "numbers", "check the export")
-
-
-def _read_csv(path: Path, data: bytes) -> RawTable:
-    import pyarrow as pa
-    import pyarrow.csv as pc
-
-    text = _decoded(path, data)
-    try:
-        header = next(csv.reader(io.StringIO(text, newline="")))
-    except (csv.Error, StopIteration) as error:
-        raise InputError(str(path), f"no header ({error})", "a header line", "check the file") from None
-    _refuse_other_delimiter(path, header)
-    options = _checked_columns(path, header)
-    types = {name: pa.string() for name in FIXED} | {OPTION_PREFIX + name: pa.float64() for name in options}
-    try:
-        table = pc.read_csv(
-            io.BytesIO(data),
-            # One block: a quoted line end or a long header must not straddle two.
-            read_options=pc.ReadOptions(block_size=min(len(data) + 1, 2**30)),
-            parse_options=pc.ParseOptions(newlines_in_values=True),
-            convert_options=pc.ConvertOptions(column_types=types, include_columns=list(types)),
-        )
-    except pa.ArrowInvalid as error:
-        raise InputError(
-            str(path),
-            f"a CSV that cannot be read ({shown(str(error), 160)})",
-            "one number a p: cell and the header's number of cells a line",
-            "check that line",
-        ) from None
-    return _from_arrow(path, table, options)
-
-
-def _refuse_other_delimiter(path: Path, header: Sequence[str]) -> None:
-    """Raise InputError for a header whose columns are parted by something else than commas."""
-    for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-        if mark in header[0] and "row_id" in [part.strip('" ') for part in header[0].split(mark)]:
-            raise InputError(
-                str(path),
-                f"columns parted by {name}",
-                "columns parted by commas, numbers with a decimal point",
-                f"save it with commas: pandas.read_csv(..., sep={mark!r}).to_csv(..., index=False)",
-            )
-
-
-def _read_parquet(path: Path, data: bytes) -> RawTable:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-        options = _checked_columns(path, file.schema_arrow.names)
-        table = file.read(columns=None)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            str(path),
-            f"a broken or truncated Parquet file ({shown(str(error), 100)})",
-            "a complete Parquet file",
-            "write or copy it again",
-        ) from None
-    return _from_arrow(path, table, options)
-
-
-def _from_arrow(path: Path, table: Any, options: list[str]) -> RawTable:
-    import pyarrow as pa
-
-    p = np.empty((table.num_rows, len(options)), dtype=np.float64)
-    for column, option in enumerate(options):
-        values = table.column(OPTION_PREFIX + option)
-        try:
-            p[:, column] = _numbers(values.cast(pa.float64()).combine_chunks())
-        except (pa.ArrowException, TypeError, ValueError):
-            raise InputError(
-                str(path),
-                f"column {shown(OPTION_PREFIX + option)} of type {values.type}",
-                "numbers",
-                "export numbers",
-            ) from None
-    try:
-        fixed = {name: table.column(name).to_pylist() for name in FIXED}
-    except UnicodeDecodeError as error:
-        raise InputError(
-            str(path),
-            f"text that is not UTF-8 ({shown(str(error), 100)})",
-            "text in UTF-8 in row_id, view, unit and gold",
-            "write the file again from decoded text",
-        ) from None
-    return RawTable(
-        row_ids=fixed["row_id"],
-        view=fixed["view"],
-        unit=fixed["unit"],
-        gold=fixed["gold"],
-        options=options,
-        p=p,
-    )
-
-
-def _numbers(array: Any) -> Floats:
-    """An Arrow array of float64 as NumPy, NaN for null. Not `to_numpy`, which imports pandas."""
-    if not len(array):
-        return np.empty(0)
-    values: Floats = np.asarray(
-        np.from_dlpack(array.fill_null(float("nan")) if array.null_count else array), dtype=np.float64
-    )
-    return values
 
 
 def _read_npz(path: Path, data: bytes) -> RawTable:
@@ -469,23 +337,3 @@ def _need(path: Path, names: Sequence[str], needed: Sequence[str]) -> None:
             what or "columns row_id, view, unit, gold and p:<option>",
             "add what is missing",
         )
-
-
-def _decoded(path: Path, data: bytes) -> str:
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[1:4:2] == b"\0\0" or data[0:3:2] == b"\0\0":
-        raise InputError(
-            str(path),
-            "text in UTF-16",
-            "text in UTF-8",
-            f"convert it: iconv -f utf-16 -t utf-8 {path.name} > utf8-{path.name}",
-        )
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"{path}, line {line}",
-            f"byte 0x{data[error.start]:02x}, which is not UTF-8 (cp1252 or Latin-1?)",
-            "text in UTF-8",
-            f"convert it: iconv -f cp1252 -t utf-8 {path.name} > utf8-{path.name}",
-        ) from None

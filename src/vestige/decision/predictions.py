@@ -23,7 +23,6 @@ from vestige.decision.prediction_checks import (
     check_fields,
     check_options,
     check_probabilities,
-    is_null,
     objects,
     refuse_repeated,
     texts,
@@ -249,14 +248,20 @@ def predictions_from_arrays(
 
 
 def _floats(values: Any, subject: str, what: str = "probabilities") -> Floats:
-    """`values` as float64. Raises InputError for text, complex numbers and ragged lists."""
+    """`values` as float64. Raises InputError for true and false, text, complex numbers and ragged lists."""
     try:
         given = np.asarray(values)
-        if given.dtype.kind == "c":
-            raise TypeError
-        return np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(subject, f"{what} that are no numbers", "numbers", "export numbers") from None
+        odd = given.dtype.kind not in "fiuO" or (given.dtype == object and _any_odd(given))
+        if not odd:
+            return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InputError(subject, f"{what} that are no numbers", "numbers", "export numbers")
+
+
+def _any_odd(values: NDArray[Any]) -> bool:
+    """Whether something in an array of objects is text, or true or false, which Python counts as 1 and 0."""
+    return any(isinstance(value, (str, bytes, bool, np.bool_)) for value in values.ravel())
 
 
 def _column(values: Any, option: str, label: str) -> Floats:
@@ -332,7 +337,7 @@ def _build(raw: RawTable, label: str, path: str) -> Predictions:
         texts(values, field, subject, row_ids)
         for field, values in (
             ("view", raw.view),
-            ("unit", ["" if is_null(value) else value for value in raw.unit]),
+            ("unit", raw.unit),
             ("gold", raw.gold),
         )
     )

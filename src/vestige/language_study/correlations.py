@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vestige.contracts import Interval, Record, Undefined
-from vestige.data.files import read_table
-from vestige.errors import InputError
+from vestige.errors import InputError, first_five
+from vestige.readers import Table, read_table
 from vestige.statistics.correlation import Correlation, CorrelationPair, correlation
 
 __all__ = [
@@ -203,31 +203,32 @@ def rows_of_table(path: str | Path) -> list[CorrelationRow]:
     """Checkpoints of a CSV or Parquet table; an empty cell is not measured. Raises InputError."""
     path = Path(path)
     table = read_table(path)
-    if "checkpoint" not in table.columns or not set(_COLUMNS) & set(table.columns):
+    if "checkpoint" not in table or not set(_COLUMNS) & set(table.names):
         raise InputError(
             str(path),
-            f"columns {', '.join(map(str, table.columns[:5]))}",
+            f"columns {first_five(table.names)}",
             f"checkpoint and some of {', '.join(_COLUMNS)}",
             "rename the columns",
         )
+    measured = {name: _numbers(table, name) for name in _COLUMNS}
+    classes = table.texts("class") if "class" in table else [""] * table.rows
     return [
         CorrelationRow(
-            checkpoint=str(row["checkpoint"]),
-            class_name=str(row.get("class", "")),
-            **{name: _number(row, name, f"{path}, row {place}") for name in _COLUMNS},
+            checkpoint=checkpoint,
+            class_name=classes[row],
+            **{name: values[row] for name, values in measured.items()},
         )
-        for place, row in enumerate(table.to_dict("records"), start=1)
+        for row, checkpoint in enumerate(table.texts("checkpoint"))
     ]
 
 
-def _number(row: Mapping[Any, Any], name: str, where: str) -> float | None:
-    value = row.get(name, "")
-    if value is None or str(value).strip() in ("", "nan"):
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise InputError(f"{where}, {name}", f"{value!r}", "a number or nothing", "correct this row")
-    return number
+def _numbers(table: Table, name: str) -> list[float | None]:
+    """A column, None where nothing was measured or there is no such column. Raises InputError: infinite."""
+    if name not in table:
+        return [None] * table.rows
+    found: list[float | None] = []
+    for row, value in enumerate(table.numbers(name).tolist()):
+        if math.isinf(value):
+            raise InputError(table.where(row, name), str(value), "a number or nothing", "correct this row")
+        found.append(None if math.isnan(value) else value)
+    return found

@@ -13,7 +13,8 @@ from vestige.contracts import Record
 from vestige.errors import InputError, did_you_mean, shown
 from vestige.language_study.checks import check_plan
 from vestige.methods import METHODS
-from vestige.study.source import read_yaml, source_text
+from vestige.readers import yaml_mapping
+from vestige.study.source import source_text
 
 __all__ = [
     "InjectionPlan",
@@ -175,7 +176,7 @@ def language_source(source: str | Path) -> tuple[str, str, Path | None] | None:
     if not path.is_file():
         return None
     text, subject, folder = source_text(source)
-    return (text, subject, folder) if read_yaml(text, subject).get("kind") == "language" else None
+    return (text, subject, folder) if yaml_mapping(text, subject).get("kind") == "language" else None
 
 
 def load_language_study(
@@ -196,7 +197,7 @@ def load_language_study(
             did_you_mean(str(source), shipped_language_studies()),
         )
     text, subject, folder = found
-    raw = read_yaml(text, subject)
+    raw = yaml_mapping(text, subject)
     scales = raw.pop("scales", None) or {}
     if scale is not None:
         if not isinstance(scales, dict) or not isinstance(scales.get(scale, {}), dict):

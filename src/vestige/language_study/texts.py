@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vestige.data.files import file_sha256
-from vestige.errors import InputError, MissingDependency, did_you_mean
+from vestige.data.hub_tables import hub_tables
+from vestige.errors import InputError, did_you_mean, refused_of
 from vestige.files import reading, write_text
+from vestige.readers import json_value, text_of_file
 from vestige.seeds import digest
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def text_file(name: str, source: TextSource, folder: Path) -> Path:
         key = digest(file_sha256(path), source.start, source.rows)[:16]
         made = folder / f"{name}-{key}{path.suffix.lower()}"
         if not made.is_file():
-            lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+            lines = _lines(path)
             write_text(made, "".join(f"{line}\n" for line in _part(lines, source, str(path))))
         return made
     key = digest(source.to_json())[:16]
@@ -54,32 +56,19 @@ def _part(rows: list[Any], source: TextSource, subject: str) -> list[Any]:
 
 def _hub(name: str, source: TextSource) -> Iterable[dict[str, Any]]:
     """Rows of a hub data set; no code of the hub is run."""
-    try:
-        import datasets
-    except ImportError:
-        raise MissingDependency("datasets", "train", f"text '{name}' of the hub") from None
-    try:
-        stored = datasets.load_dataset(
-            source.hub, source.config, split=source.split, revision=source.revision
-        )
-    except Exception as error:  # the hub client raises many unrelated types; each means: it cannot be had
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise InputError(
-            f"text '{name}', hub data set '{source.hub}'",
-            f"{type(error).__name__}: {reason[:200]}",
-            "a data set that can be reached",
-            f"accept its terms and log in, or give a local copy: --text {name}=FILE",
-        ) from None
+    assert source.hub is not None
+    with refused_of(f"text '{name}'"):
+        stored = hub_tables(source.hub, source.config, source.revision, f"hub data set '{source.hub}'")
+        table = stored.table(source.split)
     for new, own in source.columns.items():
-        if own not in stored.column_names:
+        if own not in table:
             raise InputError(
-                f"text '{name}', columns.{new}",
-                f"'{own}'",
-                "a column of it",
-                did_you_mean(own, stored.column_names),
+                f"text '{name}', columns.{new}", f"'{own}'", "a column of it", did_you_mean(own, table.names)
             )
-    for row in stored:
-        yield {new: row[own] for new, own in source.columns.items()} if source.columns else dict(row)
+    names = source.columns or {own: own for own in table.names}
+    columns = {new: table.cells(own) for new, own in names.items()}
+    for row in range(table.rows):
+        yield {new: cells[row] for new, cells in columns.items()}
 
 
 def refuse_uncut(path: Path) -> None:
@@ -112,7 +101,7 @@ def joined_text(names: Iterable[str], files: Mapping[str, Path], folder: Path) -
     for name in wanted:
         path = files[name]
         refuse_unjoinable(path)
-        own = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+        own = _lines(path)
         if path.suffix.lower() == ".txt":
             own = [json.dumps({"text": line}, ensure_ascii=False) for line in own]
         lines += [_row(line, str(path)) for line in own]
@@ -120,11 +109,15 @@ def joined_text(names: Iterable[str], files: Mapping[str, Path], folder: Path) -
     return made
 
 
+def _lines(path: Path) -> list[str]:
+    """The lines of a file that are not blank. Raises InputError."""
+    return [line for line in text_of_file(path).split("\n") if line.strip()]
+
+
 def _row(line: str, subject: str) -> str:
     """A row with its text alone: rows of several files have to have the same columns."""
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputError(subject, f"a line that is not JSON ({error.msg})", "JSONL", "repair it") from None
+    row = json_value(line, subject, "one JSON object a line")
+    if not isinstance(row, dict):
+        raise InputError(subject, f"the line {line[:40]!r}", "one JSON object a line", "repair it")
     kept = {key: row[key] for key in ("question", "answer", "text") if key in row}
     return json.dumps(kept or row, ensure_ascii=False)

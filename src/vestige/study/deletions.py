@@ -35,6 +35,7 @@ from vestige.deletion.requests import (
 )
 from vestige.deletion.views import build_views
 from vestige.errors import InputError
+from vestige.readers.csv_files import read_csv
 from vestige.seeds import digest
 from vestige.study.bundle_names import renamed
 from vestige.study.cells import Node, full_node, predictions_node
@@ -410,8 +411,7 @@ def table_csv(table: pd.DataFrame) -> str:
 
 def read_table(text: str) -> pd.DataFrame:
     """The reverse of `table_csv`."""
-    rows = list(csv.reader(io.StringIO(text, newline="")))
-    return pd.DataFrame(rows[1:], columns=rows[0], dtype=str)
+    return read_csv("a table of views", text.encode()).frame()
 
 
 def expected_rows(setting: Setting) -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from vestige.errors import InputError, did_you_mean, shown
-from vestige.files import reading
+from vestige.readers import file_bytes
+from vestige.readers.csv_files import read_csv
 from vestige.study.ledger_rows import KINDS, LedgerRow
 
 __all__ = ["FOLDER", "read_imported"]
@@ -34,22 +33,8 @@ def read_imported(root: Path) -> dict[str, list[LedgerRow]]:
 
 
 def _rows(path: Path, row_type: type[LedgerRow]) -> list[LedgerRow]:
-    with reading(path, "a CSV file"):
-        data = path.read_bytes()
-    try:
-        rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline="")))
-    except UnicodeDecodeError as error:
-        raise InputError(
-            str(path), f"byte {error.start} that is not UTF-8", "UTF-8 text", "save it as UTF-8"
-        ) from None
-    except csv.Error as error:
-        raise InputError(str(path), str(error), "a CSV file", "correct it") from None
-    header, lines = (rows[0], rows[1:]) if rows else ([], [])
-    if len(set(header)) < len(header):
-        twice = next(column for column in header if header.count(column) > 1)
-        raise InputError(
-            f"{path}, header", f"column {shown(twice)} twice", "each column once", "remove one of them"
-        )
+    table = read_csv(str(path), file_bytes(path, "a CSV file"))
+    header = table.names
     known = {row_type.column(name): name for name in row_type.model_fields}
     ignored = {"imported"}
     for column in header:
@@ -64,20 +49,15 @@ def _rows(path: Path, row_type: type[LedgerRow]) -> list[LedgerRow]:
     ]
     if missing:
         raise InputError(f"{path}, header", f"no column '{missing[0]}'", "all columns of its table", "add it")
-    found = []
-    for line, cells in enumerate(lines, start=2):
-        if not cells:
-            continue
-        if len(cells) != len(header):
-            raise InputError(
-                f"{path}, line {line}", f"{len(cells)} cells", f"{len(header)}, as the header", "correct it"
-            )
-        found.append(_row(path, line, row_type, dict(zip(header, cells, strict=True)), known))
-    return found
+    columns = [table.texts(column) for column in header]
+    return [
+        _row(path, table.where(row), row_type, dict(zip(header, cells, strict=True)), known)
+        for row, cells in enumerate(zip(*columns, strict=True))
+    ]
 
 
 def _row(
-    path: Path, line: int, row_type: type[LedgerRow], cells: dict[str, str], known: dict[str, str]
+    path: Path, where: str, row_type: type[LedgerRow], cells: dict[str, str], known: dict[str, str]
 ) -> LedgerRow:
     cells.pop("imported", None)
     values: dict[str, Any] = {
@@ -92,7 +72,7 @@ def _row(
         first = error.errors(include_url=False, include_context=False)[0]
         column = str(first["loc"][0]) if first["loc"] else ""
         raise InputError(
-            f"{path}, line {line}, column '{column}'",
+            f"{where}, column '{column}'",
             shown(str(first.get("input"))),
             first["msg"][:1].lower() + first["msg"][1:],
             "correct the cell",

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 from vestige.contracts import Record
 from vestige.data.intents import DatasetSpec
 from vestige.errors import InputError, MissingDependency, did_you_mean, shown
+from vestige.readers import yaml_mapping
 from vestige.study.candidates import refuse_undefined
 from vestige.study.deletion_plan import (
     CUSTOM_BUNDLE,
@@ -22,7 +23,6 @@ from vestige.study.deletion_plan import (
     each_once,
 )
 from vestige.study.recovery_plan import RecoveryPlan, check_recovery
-from vestige.study.source import read_yaml
 from vestige.study.wording import misread, needed
 
 __all__ = [
@@ -210,7 +210,7 @@ def _know(raw: Mapping[Any, Any], model: type[BaseModel], subject: str) -> None:
 
 def parse_plan(text: str, subject: str) -> Plan:
     """A plan from YAML text. subject: the file's name, for messages. Raises InputError, one line."""
-    return build_plan(read_yaml(text, subject), subject)
+    return build_plan(yaml_mapping(text, subject), subject)
 
 
 def build_plan(raw: Mapping[str, Any], subject: str) -> Plan:

@@ -29,7 +29,8 @@ from pydantic import Field, ValidationError, field_validator
 
 from vestige.contracts import Record
 from vestige.errors import InputError, shown
-from vestige.files import drop_unfinished, reading, writable_folder, write_bytes
+from vestige.files import drop_unfinished, writable_folder, write_bytes
+from vestige.readers import read_json as read_json_file
 from vestige.seeds import digest
 from vestige.study.folder_kinds import refused
 from vestige.study.locks import alone_in, flock
@@ -94,14 +95,7 @@ def file_sha256(path: Path) -> str:
 
 def read_json(path: Path) -> Any:
     """The value in a JSON file. Raises InputError."""
-    with reading(path, "a JSON file of a run folder"):
-        data = path.read_bytes()
-    try:
-        return json.loads(data)
-    except ValueError as error:
-        raise InputError(
-            str(path), str(error), "JSON", "restore the file or delete it and run again"
-        ) from None
+    return read_json_file(path, "a JSON file of a run folder", "restore it, or delete it and run again")
 
 
 class NodeRecord(Record):

@@ -18,6 +18,7 @@ from vestige.contracts import Assessment
 from vestige.data.intents import DatasetSpec
 from vestige.errors import InputError, did_you_mean, shown
 from vestige.files import writable_folder, write_text
+from vestige.readers import yaml_mapping
 from vestige.study.bundle_names import differing_bundles
 from vestige.study.deletion_plan import each_once
 from vestige.study.deletions import DRAWING_GATE
@@ -25,7 +26,7 @@ from vestige.study.frozen import FROZEN
 from vestige.study.plan import Plan, anchored, build_plan, folder_name
 from vestige.study.pool import Failure, Reporter, Silent
 from vestige.study.runner import Execution, run_study
-from vestige.study.source import read_yaml, source_text
+from vestige.study.source import source_text
 from vestige.study.store import ARMS, SWEEP, listed_arms, read_json, refuse_strangers
 
 __all__ = ["SCALES", "Study", "StudyRun", "arm_folders", "load_study", "open_sweep", "run_all"]
@@ -87,7 +88,7 @@ def load_study(
     frozen: where entries with `frozen: true` take their settings from. Raises InputError.
     """
     text, subject, folder = source_text(source)
-    raw = read_yaml(text, subject)
+    raw = yaml_mapping(text, subject)
     scales, arms = _mapping(raw, "scales", subject), _arms(raw, subject)
     own = _scale(scales, scale, subject)
     own_arms = _mapping(own, "arms", f"{subject}: scales.{scale}") or {}

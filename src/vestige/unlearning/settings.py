@@ -11,6 +11,7 @@ from vestige.contracts import Objective, Record
 from vestige.errors import InputError, did_you_mean, shown
 from vestige.language import TRIAGE, FitSettings, LanguageSettings, LoraSettings, ReadingSettings
 from vestige.methods import METHODS
+from vestige.readers import yaml_value
 
 __all__ = [
     "PRESETS",
@@ -138,15 +139,12 @@ def check_topics(subject: str, given: Mapping[str, Any], topics: Mapping[str, An
 
 def parsed(pairs: list[str]) -> dict[str, Any]:
     """`key=value` texts as values, read as YAML: numbers, true, null, lists, or text. Raises InputError."""
-    import yaml
-
     found: dict[str, Any] = {}
     for pair in pairs:
         key, mark, text = pair.partition("=")
         if not mark or not key:
             raise InputError("--set", shown(pair), "key=value", "for example --set beta=0.2")
-        try:
-            found[key.strip()] = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise InputError("--set", shown(pair), "key=value", "quote the value") from None
+        if key.strip() in found:
+            raise InputError("--set", f"{shown(key.strip())} twice", "each setting once", "leave one out")
+        found[key.strip()] = yaml_value(text, f"--set {key.strip()}")
     return found

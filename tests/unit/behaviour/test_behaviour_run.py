@@ -234,20 +234,20 @@ def test_the_command_line(
 BAD: dict[str, tuple[dict[str, Any] | bytes, str]] = {
     "answer not among the options": (
         {"question": "q", "options": ["x", "y"], "answer": "z z"},
-        "row 1, answer: found 'z z'; needed one of the 2 options",
+        "line 1, answer: found 'z z'; needed one of the 2 options",
     ),
     "position out of range": (
         {"question": "q", "options": ["x", "y"], "answer": 2},
-        "row 1, answer: found '2'",
+        "line 1, answer: found '2'",
     ),
     "an option without text": (
         {"question": "q", "options": ["x", " "], "answer": 0},
-        "row 1, options: found option 2 without text",
+        "line 1, options: found option 2 without text",
     ),
-    "no question": ({"question": " ", "options": ["x", "y"], "answer": 0}, "row 1, question: found no text"),
+    "no question": ({"question": " ", "options": ["x", "y"], "answer": 0}, "line 1, question: found no text"),
     "no options": ({"question": "q", "answer": 0}, "needed a column 'options'"),
     "empty file": (b"", "found no rows"),
-    "not UTF-8": (b'{"question": "caf\xe9", "options": ["x", "y"], "answer": 0}\n', "which is not utf-8"),
+    "not UTF-8": (b'{"question": "caf\xe9", "options": ["x", "y"], "answer": 0}\n', "which is not UTF-8"),
 }
 
 

@@ -113,7 +113,7 @@ def test_questions_that_print_an_option_twice_are_asked_by_letter(tmp_path: Path
     ]
     texts = [question("by its text", choices=["a", "b", "b", "d"], answer="b")]
     with pytest.raises(
-        InputError, match=r"row 1, answer: found 'b', the text of two options; .*give its letter"
+        InputError, match=r"line 1, answer: found 'b', the text of two options; .*give its letter"
     ):
         read_questions(write(tmp_path / "t.jsonl", texts))
 
@@ -139,10 +139,10 @@ def test_numbers_are_positions_and_strings_are_texts(tmp_path: Path) -> None:
     assert [q.answer for q in read_questions(write(tmp_path / "q.jsonl", rows))] == [0, 2, 1, 1, 1]
     table = tmp_path / "q.csv"
     table.write_text('question,options,answer\nq,"[""2"", ""1"", ""0""]",0\n')
-    with pytest.raises(InputError, match="row 1, answer: found '0', a position and another option's text"):
+    with pytest.raises(InputError, match="line 2, answer: found '0', a position and another option's text"):
         read_questions(table)
     for value in (True, None, 1.5, -1):
-        with pytest.raises(InputError, match="row 1, answer"):
+        with pytest.raises(InputError, match="line 1, answer"):
             read_questions(
                 write(tmp_path / "b.jsonl", [{"question": "q", "options": options, "answer": value}])
             )

@@ -117,7 +117,7 @@ def test_bad_sets(tmp_path: Path) -> None:
         read_tofu(good, "real_author")
     for rows, expected in (
         ([{"question": "q", "answer": ""}], "1 rows without an answer"),
-        ([{"question": "q", "answer": "a", "perturbed_answer": "b"}], "row 1, perturbed_answer"),
+        ([{"question": "q", "answer": "a", "perturbed_answer": "b"}], "line 1, field 'perturbed_answer'"),
         ([{"question": "q"}], "a column 'answer'"),
     ):
         with pytest.raises(InputError, match=expected):

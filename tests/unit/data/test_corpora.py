@@ -87,7 +87,7 @@ def test_questions_and_answers_become_one_text(tmp_path: Path) -> None:
     [
         ("a.jsonl", b"", "an empty file"),
         ("a.txt", b"", "an empty file"),
-        ("a.txt", b"good\nb\xff\xfed\n", "line 2.*not utf-8 text.*convert the file to UTF-8"),
+        ("a.txt", b"good\nb\xff\xfed\n", "line 2.*byte 0xff, which is not UTF-8.*convert it"),
         ("a.jsonl", b'{"text": "\xff"}\n', "a.jsonl, line 1.*UTF-8"),
         ("a.jsonl", b'{"words": "x"}\n', "columns 'words'.*question and answer.*name the text column"),
         ("a.txt", b" \n\t\n", "2 documents, all empty"),

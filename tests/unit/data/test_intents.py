@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import ClassVar
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from vestige.data import DATASETS, DatasetSpec, IntentData, assemble, load_intents
 from vestige.data.assemble import hash_share, text_key, text_sha256
 from vestige.decision.schema import Option
+from vestige.deletion.requests import custom_request
 from vestige.errors import InputError, MissingDependency
 from vestige.seeds import digest
 
@@ -314,42 +316,101 @@ def test_a_public_data_set_that_is_not_there_says_where_it_looked(
         assert str(tmp_path) in refusal(load_intents, DatasetSpec(name=name, path=str(tmp_path)))
 
 
-def fake_hub(monkeypatch: pytest.MonkeyPatch, splits: dict[str, pd.DataFrame] | Exception) -> None:
-    class Split(dict):  # type: ignore[type-arg]
-        features: ClassVar = {"label": SimpleNamespace(names=["first", "second"]), "text": SimpleNamespace()}
-        column_names = ("text", "label")
-
-    def load_dataset(hub_id: str, config: str | None, revision: str | None) -> dict[str, Split]:
-        if isinstance(splits, Exception):
-            raise splits
-        return {name: Split(table.to_dict("list")) for name, table in splits.items()}
-
-    module = ModuleType("datasets")
-    module.load_dataset = load_dataset  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "datasets", module)
+def hub(tmp_path: Path, files: dict[str, str | pa.Table], **settings: str) -> DatasetSpec:
+    """A data set in the hub's layout, in a folder: the client reads it as it reads the hub's."""
+    folder = tmp_path / "hub set"
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            (folder / name).write_text(content, encoding="utf-8")
+        else:
+            pq.write_table(content, folder / name)
+    return DatasetSpec(name="hub", hub_id=str(folder), **settings)  # type: ignore[arg-type]
 
 
-def test_hub_labels_take_their_names_and_missing_splits_are_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = pd.DataFrame({"text": [f"t {i}" for i in range(100)], "label": [i % 2 for i in range(100)]})
-    fake_hub(monkeypatch, {"train": table, "test": table.assign(text="e " + table["text"])})
-    data = load_intents(DatasetSpec(name="hub", hub_id="some/set", development_share=0.2))
+NAMED = """---
+dataset_info:
+  features:
+  - name: text
+    dtype: string
+  - name: label
+    dtype:
+      class_label:
+        names:
+          '0': first
+          '1': second
+---
+"""
+
+
+def test_hub_labels_take_their_names_and_missing_splits_are_held_out(tmp_path: Path) -> None:
+    def rows(start: str, last: int) -> pa.Table:
+        numbers = list(range(100))
+        return pa.table(
+            {"text": [f"{start} {i}" for i in numbers], "label": [i % 2 for i in numbers[:-1]] + [last]}
+        )
+
+    spec = hub(
+        tmp_path,
+        {"train.parquet": rows("t", 1), "test.parquet": rows("e", 1), "README.md": NAMED},
+        development_share="0.2",
+    )
+    data = load_intents(spec)
     assert [option.id for option in data.options] == ["first", "second"]
     assert [data.report.rows(split) for split in ("train", "development", "evaluation")] == [80, 20, 100]
-    assert "no split 'dev'" in refusal(
-        load_intents, DatasetSpec(name="hub", hub_id="some/set", development="dev")
-    )
+    assert "no split 'dev'" in refusal(load_intents, spec.model_copy(update={"development": "dev"}))
     assert "did you mean 'label'?" in refusal(
-        load_intents, DatasetSpec(name="hub", hub_id="some/set", label_column="labels")
+        load_intents, spec.model_copy(update={"label_column": "labels"})
+    )
+    # -1 is the hub's word for no label; it is not the last of the names
+    hub(tmp_path, {"test.parquet": rows("e", -1)})
+    assert "blank gold in rows 'evaluation-00099'" in refusal(load_intents, spec)
+    hub(tmp_path, {"test.parquet": rows("e", 2)})
+    assert "row 100, label: found the label 2; needed a place among its 2 names" in refusal(
+        load_intents, spec
     )
 
 
-def test_hub_faults_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+LABELS = ["001", "1.10", "1e5", "true", "NA", "2026-01-01"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "json"])
+def test_hub_tables_keep_the_text_of_their_files(tmp_path: Path, suffix: str) -> None:
+    def content(split: str) -> str:
+        rows = [{"text": f"{split} {label} {i}", "label": label} for label in LABELS for i in range(3)]
+        if suffix == "csv":
+            return "text,label\n" + "".join(f"{row['text']},{row['label']}\n" for row in rows)
+        return json.dumps(rows) if suffix == "json" else "".join(json.dumps(row) + "\n" for row in rows)
+
+    data = load_intents(hub(tmp_path, {f"{split}.{suffix}": content(split) for split in ("train", "test")}))
+    assert [option.id for option in data.options] == sorted(LABELS)
+
+
+def test_hub_numbers_with_gaps_can_be_found(tmp_path: Path) -> None:
+    def rows(start: str) -> pa.Table:
+        texts = [f"{start} {letter}" for letter in "abcd"]
+        return pa.table({"text": texts, "label": list("xyxy"), "customer_id": [17.0, None, 4.0, None]})
+
+    spec = hub(tmp_path, {f"{split}.parquet": rows(split) for split in ("train", "validation", "test")})
+    data = load_intents(spec)
+    assert sorted(data.rows("train")["customer_id"]) == ["", "", "17", "4"]
+    request = custom_request(data, where="customer_id=17", purpose="evaluation", seed=17)
+    assert request.row_ids == ("train-00000",)
+
+
+def test_hub_faults_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no hub_id" in refusal(load_intents, DatasetSpec(name="hub"))
-    fake_hub(monkeypatch, ConnectionError("could not reach the hub\nafter 5 tries"))
-    message = refusal(load_intents, DatasetSpec(name="hub", hub_id="some/set"))
-    assert "'some/set': found ConnectionError: could not reach the hub; needed" in message
-    fake_hub(monkeypatch, {"test": pd.DataFrame({"text": ["a"], "label": [0]})})
-    assert "set train" in refusal(load_intents, DatasetSpec(name="hub", hub_id="some/set"))
+    assert "hub data set 'no/such-set': found" in refusal(
+        load_intents, DatasetSpec(name="hub", hub_id="no/such-set")
+    )
+    assert "set train" in refusal(load_intents, hub(tmp_path, {"test.csv": "text,label\nhi,a\n"}))
+    spec = hub(tmp_path, {"train.csv": "text,label\nhi,a\nho\n"})
+    assert "file train.csv, line 3: found 1 fields; needed 2" in refusal(load_intents, spec)
+    (tmp_path / "hub set" / "README.md").write_text(
+        "---\nconfigs:\n- config_name: default\n  skiprows: 1\n---\n"
+    )
+    assert "its setting 'skiprows': found '1'; needed a plain CSV" in refusal(load_intents, spec)
+    assert "files that are read as text" in refusal(load_intents, hub(tmp_path / "x", {"train.txt": "a\n"}))
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingDependency, match=r"vestige\[train\]"):
         load_intents(DatasetSpec(name="hub", hub_id="some/set"))

@@ -153,8 +153,8 @@ def changed(value: float, row: int = 1, column: int = 0) -> np.ndarray[Any, Any]
         ({"gold": ["a", "a", "z"]}, ["gold 'z' outside the options on 1 row(s): '3'"]),
         ({"view": ["F", "G", "X"]}, ["view 'X' on 1 row(s): '3'", "view F, G or R"]),
         ({"unit": ["", "a", ""]}, ["no unit on 1 row(s) of F or G: '1'"]),
-        ({"gold": ["a", None, "c"]}, ["gold 'None' in row '2'", "needed text"]),
-        ({"row_ids": ["1", "2", 2.5]}, ["row_id '2.5' in number 3"]),
+        ({"gold": ["a", None, "c"]}, ["no gold on 1 row(s): '2'", "needed a gold in every row"]),
+        ({"row_ids": ["1", "2", b"3"]}, ["row_id 'b'3'' in number 3"]),
         ({"gold": ["a", "a", "\ud800"]}, ["half a surrogate pair"]),
         ({"view": ["F", "G"]}, ["one row_id, view, unit and gold a row"]),
         ({"p": np.zeros((0, 3)), "row_ids": [], "view": [], "unit": [], "gold": []}, ["no rows"]),
@@ -229,11 +229,13 @@ def line(**changes: Any) -> str:
         ([line(), line(row_id="2", p={"a": 0.5, "b": 0.3, "c": 0.2})], ["row(s) without some option: '1'"]),
         ([line(gold=None)], ["line 1: found no field 'gold'"]),
         ([line(), "{"], ["line 2: found broken JSON"]),
-        ([line(), "3"], ["line 2: found a JSON int"]),
+        ([line(), "3"], ["line 2: found a JSON number"]),
         (['{"row_id": "1", "p": {"a": 0.5, "a": 0.5}}'], ["'a' twice in one object"]),
         ([line(p={"a": "much", "b": 0.5})], ["'\"much\"' of 'a'"]),
         ([line(), line(row_id="2", p={"a": float("nan"), "b": 0.5})], ["missing or NaN probabilities"]),
-        ([line(row_id=True)], ["row_id 'True'"]),
+        ([line(gold=True)], ["gold 'true' outside the options"]),
+        ([line(p={"a": True, "b": False})], ["probability 'true' of 'a', row '1'", "a number"]),
+        ([line(unit=["a"])], ["line 1, field 'unit'", "a list"]),
         ([" "], ["no rows"]),
     ],
 )
@@ -278,9 +280,12 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
     [
         ("row_id,view,unit,gold,label,score\n1,F,a,a,a,0.9\n", "top-1 labels or top-k lists"),
         ("row_id,view,gold,p:a,p:b\n1,F,a,1,0\n", "no column 'unit'"),
-        ("row_id,view,unit,gold,p:a,p:a\n1,F,a,a,1,0\n", "column 'p:a' twice"),
-        ("row_id,view,unit,gold,p:a,p:b\n1,F,a,a,one,0\n", "cannot be read"),
-        ("row_id,view,unit,gold,p:a,p:b\n1,F,a,a,1\n", "cannot be read"),
+        ("row_id,view,unit,gold,p:a,p:a\n1,F,a,a,1,0\n", "columns named twice: 'p:a'"),
+        (
+            "row_id,view,unit,gold,p:a,p:b\n1,F,a,a,one,0\n",
+            "line 2, field 'p:a': found the text 'one'; needed a number",
+        ),
+        ("row_id,view,unit,gold,p:a,p:b\n1,F,a,a,1\n", "line 2: found 5 fields; needed 6"),
         ("row_id,view,unit,gold,p:a,p:b\n", "no rows"),
         ("row_id,view,unit,gold,p:a,p:b\n1,F,a,a,0.4,\n2,G,a,a,0.5,0.5\n", "missing or NaN probabilities"),
     ],
@@ -307,7 +312,7 @@ def test_a_truncated_parquet_is_one_line(tmp_path: Path) -> None:
 def test_a_parquet_column_that_is_no_number_is_named(tmp_path: Path) -> None:
     columns = tables.shuffled(tables.table("full"), np.random.default_rng(0))
     columns["p:plain"] = ["much"] * 58
-    with pytest.raises(InputError, match=r"column 'p:plain' of type string"):
+    with pytest.raises(InputError, match=r"row 1, field 'p:plain': found the text 'much'"):
         read_predictions(tables.write(columns, tmp_path / "model.parquet"))
 
 
@@ -419,8 +424,8 @@ def test_an_empty_unit_of_a_frame_is_named_on_f_alone(empty: object) -> None:
     ("lines", "part"),
     [
         ([ROW % ("1", "R", '""', "[0.5]", "b", "[0.5]")], "probability '[0.5]' of 'a', row '1'"),
-        (["[" * 100_000], "line 1: found broken JSON"),
-        (['{"a":' * 100_000], "line 1: found broken JSON"),
+        (["[" * 100_000], "line 1: found lists or objects nested too deep"),
+        (['{"a":' * 100_000], "line 1: found lists or objects nested too deep"),
         (
             [ROW % (str(row), "R", '""', 0.5, "c" if row == 2 else "b", 0.5) for row in range(5)],
             "1 row(s) with other options than most: '2'; options: 'b', 'c'",
@@ -488,5 +493,5 @@ def test_parquet_text_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:
         pa.table({"row_id": names, "view": ["R"], "unit": [""], "gold": ["a"], "p:a": [0.5], "p:b": [0.5]}),
         path,
     )
-    with pytest.raises(InputError, match="text that is not UTF-8"):
+    with pytest.raises(InputError, match=r"Invalid UTF8 sequence.*needed text in UTF-8"):
         read_predictions(path)

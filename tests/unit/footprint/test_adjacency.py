@@ -192,8 +192,8 @@ def test_questions_are_answered_by_log_likelihood(tmp_path: Path) -> None:
 
 def test_a_bad_row_is_named(tmp_path: Path) -> None:
     path = ask(tmp_path / "q.jsonl", [{"question": "a", "options": ["x", "y"], "answer": "Z"}])
-    with pytest.raises(InputError, match="row 1, answer"):
+    with pytest.raises(InputError, match="line 1, answer"):
         read_questions(path)
     path = ask(tmp_path / "q.jsonl", [{"question": "a", "options": "x", "answer": "x"}])
-    with pytest.raises(InputError, match="row 1, options"):
+    with pytest.raises(InputError, match="line 1, field 'options'"):
         read_questions(path)

@@ -34,7 +34,7 @@ def test_a_comparison_and_a_run_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "Invalid JSON"),
+        ("{", "broken JSON"),
         ('{"format": "vestige-assessment-9"}', "vestige-assessment-1"),
         ("\xff", "UTF-8"),
     ],

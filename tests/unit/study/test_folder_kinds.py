@@ -132,7 +132,7 @@ def test_a_missing_folder_and_a_file_are_said(
     assert run(called(verb, tmp_path / "notes.txt")) == 2
     said = capsys.readouterr().err
     # A report takes one record too.
-    assert ("Invalid JSON" if verb == "report" else f"name a folder, perhaps {tmp_path}") in said
+    assert ("broken JSON" if verb == "report" else f"name a folder, perhaps {tmp_path}") in said
     assert said.count("\n") == 1
 
 

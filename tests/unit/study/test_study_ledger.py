@@ -217,7 +217,7 @@ def test_imported_rows_stand_behind_measured_ones_and_are_marked(sweep: Path, tm
         ("registri", "a\n", "did you mean 'registry'?"),
         ("registry", "dataset,labels,stages,evaluations\n", "column 'stages'"),
         ("registry", "dataset,labels,stage\n", "no column 'evaluations'"),
-        ("registry", REGISTRY + "banking77,semantic,pilot\n", "line 2: found 3 cells"),
+        ("registry", REGISTRY + "banking77,semantic,pilot\n", "line 2: found 3 fields"),
         ("registry", REGISTRY + "banking77,semantic,pilot,many\n", "line 2, column 'evaluations'"),
     ],
 )
@@ -230,10 +230,10 @@ def test_wrong_imports_are_one_line(tmp_path: Path, kind: str, text: str, messag
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"\xff\xfe", "not UTF-8"),
-        (b"seed,seed\n1,2\n", "'seed' twice"),
-        (b"", "no column"),
-        (b'seed\n"' + b"1" * 200_000 + b'"\n', "field larger than"),
+        (b"seed\n\xff\n", "line 2: found byte 0xff, which is not UTF-8"),
+        (b"seed,seed\n1,2\n", "columns named twice: 'seed'"),
+        (b"", "no header line"),
+        (b'seed\n"' + b"1" * 200_000 + b"\n", "line 2: found broken CSV"),
     ],
 )
 def test_imports_that_are_no_table_are_one_line(tmp_path: Path, data: bytes, message: str) -> None:

@@ -96,7 +96,7 @@ def test_a_changed_node_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="other settings"):
         place.record()
     (place.path / "record.json").write_text("{")
-    with pytest.raises(InputError, match="needed JSON"):
+    with pytest.raises(InputError, match="needed one JSON value"):
         place.record()
 
 
