@@ -30,6 +30,7 @@ def record(paper: Path) -> Any:
         rows.append(
             CorrelationRow(
                 checkpoint=method,
+                method=method,
                 class_name=gap["class_heading"],
                 cofi_f=float(shift["cofi_f"]),
                 cofi_a=float(shift["cofi_a"]),

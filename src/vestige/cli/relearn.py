@@ -190,8 +190,8 @@ def correlate(
         Path | None,
         typer.Option(
             "--table",
-            help="A CSV instead, a row a checkpoint: checkpoint, class, cofi_f, cofi_a, cofi_g, chess_f, "
-            "recovery, forget_before, delta_f, b_gap.",
+            help="A CSV instead, a row a checkpoint: checkpoint, method, class, cofi_f, cofi_a, cofi_g, "
+            "chess_f, recovery, forget_before, delta_f, b_gap.",
         ),
     ] = None,
     out: Annotated[
@@ -199,10 +199,11 @@ def correlate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """What recovery by relearning goes with: Pearson and Spearman with p and BCa intervals.
+    """What recovery by relearning goes with: Pearson and Spearman over methods, with p and BCa intervals.
 
-    CoFi and CHess on forget text, globality, the gaps of footprint and behaviour; with and without
-    globally-destructive checkpoints. No model is loaded.
+    Checkpoints of one method are averaged; below six methods there is no p. CoFi and CHess on forget text,
+    globality, the gaps of footprint and behaviour; with and without globally-destructive checkpoints. No
+    model is loaded.
     """
     from vestige.language_study.correlations import correlation_record, rows_of_table
     from vestige.report.footprint.joined import joined_rows

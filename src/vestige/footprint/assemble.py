@@ -24,6 +24,7 @@ from vestige.footprint.shifts import Sums, document_shifts, interval, module_shi
 from vestige.footprint.texts import no_interval
 from vestige.metrics.footprint import CorpusShift, FootprintClass, footprint_class
 from vestige.models.lm_record import LanguageModelRecord
+from vestige.unlearning.folder import made_by
 
 __all__ = ["checkpoint_footprint", "corpus_footprint", "standing_caveats", "untested"]
 
@@ -132,6 +133,7 @@ def checkpoint_footprint(
     return CheckpointFootprint(
         label=label,
         role=role,
+        method=made_by(model.location),
         model=model,
         corpora=tuple(corpora),
         roles=_roles(corpora),

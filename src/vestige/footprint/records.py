@@ -193,12 +193,14 @@ class RoleFootprint(Record):
 class CheckpointFootprint(Record):
     """Everything measured on one checkpoint against the base.
 
-    estimator_label: what the published class was printed from. calibrated: the class of `--calibrate`.
-    disagreement: one line when the two classes say different things, else "".
+    method: by which `vestige unlearn` made it, "" for any other checkpoint. estimator_label: what the
+    published class was printed from. calibrated: the class of `--calibrate`. disagreement: one line when
+    the two classes say different things, else "".
     """
 
     label: str
     role: CheckpointRole
+    method: str = ""
     model: LanguageModelRecord
     corpora: tuple[CorpusFootprint, ...]
     roles: tuple[RoleFootprint, ...]

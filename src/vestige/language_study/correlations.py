@@ -13,7 +13,7 @@ from typing import Any
 from vestige.contracts import Interval, Record, Undefined
 from vestige.errors import InputError, first_five
 from vestige.readers import Table, read_table
-from vestige.statistics.correlation import Correlation, CorrelationPair, correlation
+from vestige.statistics.correlation import UNKNOWN, Correlation, CorrelationPair, correlation
 
 __all__ = [
     "DESTRUCTIVE",
@@ -32,10 +32,14 @@ KNOWING = 0.27
 
 @dataclass(frozen=True, kw_only=True)
 class CorrelationRow:
-    """A checkpoint; None: not measured. Shifts and losses of accuracy in percent; recovery
-    and forget_before, the accuracy on forget questions before relearning, as shares."""
+    """A checkpoint; None: not measured.
+
+    method: what made it, "" where that is not known. Shifts and losses of accuracy in percent; recovery and
+    forget_before, the accuracy on forget questions before relearning, as shares.
+    """
 
     checkpoint: str
+    method: str = ""
     class_name: str = ""
     cofi_f: float | None = None
     cofi_a: float | None = None
@@ -90,7 +94,7 @@ class CorrelationRecord(Record):
         """One line a correlation, then the caveats."""
         for item in self.correlations:
             yield (
-                f"{item.x} with {item.y}, {item.over} (n = {item.pair.n}): Pearson "
+                f"{item.x} with {item.y}, {item.over} ({counted(item.pair)}): Pearson "
                 f"{text_of(item.pair.pearson)}; Spearman {text_of(item.pair.spearman)}"
             )
         yield from (f"- {line}" for line in self.caveats)
@@ -99,7 +103,7 @@ class CorrelationRecord(Record):
         """The correlations as CSV text; empty where undefined; left_out: draws without a coefficient."""
         made = io.StringIO()
         writer = csv.writer(made, lineterminator="\n")
-        parts = ("value", "p", "low", "high", "left_out")
+        parts = ("value", "p", "permutation_p", "low", "high", "left_out")
         writer.writerow(
             [
                 "key",
@@ -107,15 +111,19 @@ class CorrelationRecord(Record):
                 "y",
                 "over",
                 "n",
+                "checkpoints",
                 *[f"{kind}_{part}" for kind in ("pearson", "spearman") for part in parts],
             ]
         )
         for item in self.correlations:
-            cells: list[Any] = [item.key, item.x, item.y, item.over, item.pair.n]
+            cells: list[Any] = [item.key, item.x, item.y, item.over, item.pair.n, len(item.checkpoints)]
             for found in (item.pair.pearson, item.pair.spearman):
                 interval = found.interval
                 ends = (interval.low, interval.high) if isinstance(interval, Interval) else ("", "")
-                cells += ["" if isinstance(value, Undefined) else value for value in (found.value, found.p)]
+                cells += [
+                    "" if value is None or isinstance(value, Undefined) else value
+                    for value in (found.value, found.p, found.permutation_p)
+                ]
                 cells += [*ends, found.left_out]
             writer.writerow(cells)
         return made.getvalue()
@@ -149,7 +157,7 @@ def correlation_record(rows: Sequence[CorrelationRow]) -> CorrelationRecord:
             if subset != "all" and not key.endswith("recovery"):
                 continue
             chosen = [
-                (row.checkpoint, first, second)
+                (row, first, second)
                 for row in rows
                 if wanted(row) and (first := read_x(row)) is not None and (second := read_y(row)) is not None
             ]
@@ -162,8 +170,13 @@ def correlation_record(rows: Sequence[CorrelationRow]) -> CorrelationRecord:
                     x=x,
                     y=y,
                     over=over,
-                    checkpoints=tuple(label for label, _, _ in chosen),
-                    pair=correlation([a for _, a, _ in chosen], [b for _, _, b in chosen], name=name),
+                    checkpoints=tuple(row.checkpoint for row, _, _ in chosen),
+                    pair=correlation(
+                        [a for _, a, _ in chosen],
+                        [b for _, _, b in chosen],
+                        methods=[row.method for row, _, _ in chosen],
+                        name=name,
+                    ),
                 )
             )
     if not found:
@@ -177,17 +190,43 @@ def correlation_record(rows: Sequence[CorrelationRow]) -> CorrelationRecord:
 
 
 def _caveats(rows: Sequence[CorrelationRow]) -> Iterator[str]:
-    yield f"{len(rows)} checkpoints of one base are few, and not independent: several share a method"
+    if not all(row.method for row in rows):
+        yield (
+            "which checkpoints share a method is not known of all of them, so there is no p and no interval: "
+            "make them with vestige unlearn, or give a table with a column method"
+        )
+    methods = len({row.method for row in rows if row.method})
+    yield (
+        f"{len(rows)} checkpoints of one base are few, and those of one method are not independent: they are "
+        f"averaged, and n counts methods ({methods} known)"
+    )
     if any(row.class_name == DESTRUCTIVE for row in rows):
         yield "destructive checkpoints have nothing that could return: read the line without them"
 
 
+def counted(pair: CorrelationPair) -> str:
+    """How many methods or checkpoints a pair rests on."""
+    if pair.checkpoints is None:
+        return f"{pair.n} checkpoints, each counted as independent: an earlier rule"
+    checkpoints = f"{pair.checkpoints} checkpoints"
+    if pair.spearman.p == UNKNOWN:
+        return checkpoints
+    return f"n = {pair.n} methods, {checkpoints}"
+
+
 def text_of(item: Correlation) -> str:
-    """`0.65 (p 0.030, BCa [0.02, 0.91])`; with what is undefined, and how many draws were left out."""
+    """`0.65 (permutation p 0.031, published p 0.030, BCa [0.02, 0.91])`; with what is undefined, and how many
+    draws were left out."""
     if isinstance(item.value, Undefined):
         return str(item.value)
-    p, ends = item.p, item.interval
-    parts = ["no p: " + p.undefined if isinstance(p, Undefined) else f"p {p:.3g}"]
+    p, own, ends = item.p, item.permutation_p, item.interval
+    parts = []
+    if isinstance(own, float):
+        parts.append(f"permutation p {own:.3g}")
+    if isinstance(p, float):
+        parts.append(f"published p {p:.3g}")
+    if not parts and isinstance(p, Undefined):
+        parts.append(f"no p: {p.undefined}")
     if isinstance(ends, Interval):
         left_out = f", {item.left_out} of {ends.draws} draws without spread left out" if item.left_out else ""
         parts.append(f"BCa [{ends.low:.2f}, {ends.high:.2f}]{left_out}")
@@ -211,10 +250,13 @@ def rows_of_table(path: str | Path) -> list[CorrelationRow]:
             "rename the columns",
         )
     measured = {name: _numbers(table, name) for name in _COLUMNS}
-    classes = table.texts("class") if "class" in table else [""] * table.rows
+    methods, classes = (
+        table.texts(name) if name in table else [""] * table.rows for name in ("method", "class")
+    )
     return [
         CorrelationRow(
             checkpoint=checkpoint,
+            method=methods[row].strip(),
             class_name=classes[row],
             **{name: values[row] for name, values in measured.items()},
         )

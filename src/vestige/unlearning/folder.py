@@ -20,7 +20,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["WORK", "finished", "making", "read_record", "write_log"]
+__all__ = ["WORK", "finished", "made_by", "making", "read_record", "write_log"]
 
 WORK = "training"
 LOCK = ".vestige.lock"
@@ -38,6 +38,14 @@ def read_record(folder: Path) -> CheckpointRecord | None:
                     str(folder / name), "a damaged record", "a record of vestige", "name another folder"
                 ) from None
     return None
+
+
+def made_by(location: str) -> str:
+    """The unlearning method that made the checkpoint at this place, "" for any other model or a hub's."""
+    if not location or not (Path(location) / NAMES["unlearned"]).is_file():
+        return ""
+    record = read_record(Path(location))
+    return record.method if record is not None and record.kind == "unlearned" else ""
 
 
 @contextmanager

@@ -281,19 +281,21 @@ def test_correlations_of_a_folder_and_of_a_table(
 ) -> None:
     assert run(["attack", "correlate", str(folder), "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert "CoFi on forget text with recovery, all checkpoints (n = 4)" in said
-    assert "without globally-destructive ones (n = 3)" in said
+    assert "CoFi on forget text with recovery, all checkpoints (4 checkpoints)" in said
+    assert "without globally-destructive ones (3 checkpoints)" in said
+    assert "which checkpoints share a method is not known" in said
     assert "no interval" in said
     rows = list(csv.DictReader((tmp_path / "correlations.csv").read_text().splitlines()))
     assert {"cofi-recovery", "cofi-loss", "gaps"} <= {row["key"] for row in rows}
     table = tmp_path / "table.csv"
-    lines = [f"{i},{i}.5,{i * i},x" for i in range(1, 7)]
-    table.write_text("\n".join(["checkpoint,cofi_f,recovery,class", *lines]) + "\n")
+    lines = [f"{i},{i // 2},{i // 2}.5,{(i // 2) ** 2},x" for i in range(12)]
+    table.write_text("\n".join(["checkpoint,method,cofi_f,recovery,class", *lines]) + "\n")
     assert run(["attack", "correlate", "--table", str(table), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["correlations"][0]
-    assert found["pair"]["n"] == 6
+    assert (found["pair"]["n"], found["pair"]["checkpoints"]) == (6, 12)
+    assert found["pair"]["spearman"]["permutation_p"] == pytest.approx(2 / 720)
     assert found["pair"]["spearman"]["value"] == pytest.approx(1.0)
-    assert found["pair"]["pearson"]["interval"]["kind"] == "BCa bootstrap over checkpoints"
+    assert found["pair"]["pearson"]["interval"]["kind"] == "BCa bootstrap over methods"
     assert run(["attack", "correlate"]) == 2
     assert run(["attack", "correlate", "--table", str(tmp_path / "correlations.csv")]) == 2
 

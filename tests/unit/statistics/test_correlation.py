@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from vestige.contracts import Interval, Undefined
 from vestige.language_study.correlations import text_of
 from vestige.seeds import generator
-from vestige.statistics.correlation import correlation
+from vestige.statistics.correlation import CorrelationPair
+from vestige.statistics.correlation import correlation as over_methods
 
 X = np.arange(11.0)
 FEW_MOVED = [0.0] * 8 + [1.0, 2.0, 3.0]
+
+
+def correlation(x: ArrayLike, y: ArrayLike, *, name: str) -> CorrelationPair:
+    """Every pair a method of its own."""
+    return over_methods(x, y, methods=[f"method {place}" for place in range(len(x))], name=name)
 
 
 def bca_by_hand(x: np.ndarray, y: np.ndarray, name: str, draws: int) -> tuple[float, float, int]:
@@ -63,8 +70,47 @@ def test_no_draw_is_left_out_where_all_pairs_differ() -> None:
 
 
 def test_a_perfect_order_has_no_p_by_the_t_approximation() -> None:
-    pair = correlation([1.0, 2.0, 3.0], [2.0, 3.0, 9.0], name="perfect")
+    pair = correlation(np.arange(7.0), np.arange(7.0) ** 2, name="perfect")
     assert pair.spearman.value == pytest.approx(1.0)
     assert isinstance(pair.spearman.p, Undefined)
-    assert "no p" in text_of(pair.spearman)
+    # All 5,040 orders, of which the one at hand and its reverse are as extreme.
+    assert pair.spearman.permutation_p == pytest.approx(2 / 5040)
+    assert text_of(pair.spearman).startswith("1.000 (permutation p 0.000397, ")
     assert "nan" not in text_of(pair.spearman)
+
+
+def test_below_six_methods_there_is_no_p() -> None:
+    """Four methods x three checkpoints, perfectly ordered: four cases, not twelve."""
+    x = np.repeat([1.0, 2.0, 3.0, 4.0], 3)
+    pair = over_methods(x, x + 0.01 * np.arange(12) % 3, methods=[f"m{v:g}" for v in x], name="few methods")
+    assert (pair.n, pair.checkpoints) == (4, 12)
+    for found in (pair.pearson, pair.spearman):
+        assert isinstance(found.value, float)
+        for p in (found.p, found.permutation_p):
+            assert isinstance(p, Undefined)
+            assert p.undefined == "4 methods, needed 6 for a p"
+        assert "no p: 4 methods" in text_of(found)
+
+
+def test_checkpoints_of_unknown_methods_have_neither_p_nor_interval() -> None:
+    pair = over_methods(X, X**2, methods=["NPO"] * 10 + [""], name="unknown")
+    assert (pair.n, pair.checkpoints) == (11, 11)
+    for part in (pair.pearson.p, pair.pearson.permutation_p, pair.pearson.interval):
+        assert isinstance(part, Undefined)
+        assert "not known" in part.undefined
+    with pytest.raises(ValueError, match="one length"):
+        over_methods(X, X, methods=["NPO"], name="lengths")
+
+
+def test_a_p_below_5_percent_is_as_rare_as_it_says_though_methods_come_with_several_checkpoints() -> None:
+    """Eight methods x three checkpoints without any relation. Taken as 24 cases, p is small very often."""
+    random = np.random.default_rng(8)
+    methods = [f"method {place // 3}" for place in range(24)]
+    small = plain = 0
+    for place in range(150):
+        x, y = (np.repeat(random.normal(size=8), 3) + 0.2 * random.normal(size=24) for _ in "xy")
+        pair = over_methods(x, y, methods=methods, name=str(place), draws=200)
+        small += pair.spearman.permutation_p < 0.05
+        plain += stats.spearmanr(x, y).pvalue < 0.05
+    assert small / 150 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 150)
+    assert plain / 150 > 0.2

@@ -20,7 +20,7 @@ from vestige.cli import run as command
 from vestige.errors import Diverged, InputError, Interrupted
 from vestige.models.causal_lm import load_language_model
 from vestige.training import steps
-from vestige.unlearning.folder import making
+from vestige.unlearning.folder import made_by, making
 
 pytestmark = pytest.mark.train
 
@@ -89,7 +89,8 @@ def test_what_a_kill_leaves_is_cleared(folder: Path, tmp_path: Path) -> None:
     out.mkdir()
     (out / ".vestige.lock").touch()
     (out / ".vestige-half.json").write_text('{"ident')
-    make(folder, out)
+    method = make(folder, out).method
+    assert (made_by(str(out)), made_by(str(folder / "base")), made_by("hub/name")) == (method, "", "")
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 
 

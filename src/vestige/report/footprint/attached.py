@@ -13,7 +13,13 @@ from vestige.contracts import Interval, Undefined
 from vestige.data.corpora import Role
 from vestige.footprint.records import CheckpointFootprint, FootprintRecord
 from vestige.footprint.tables import of_role
-from vestige.language_study.correlations import CorrelationRecord, CorrelationRow, correlation_record, text_of
+from vestige.language_study.correlations import (
+    CorrelationRecord,
+    CorrelationRow,
+    correlation_record,
+    counted,
+    text_of,
+)
 from vestige.report.footprint.joined import Beside, correlation_rows, joined_row
 from vestige.report.footprint.rows import RegimeRow
 from vestige.report.footprint.sections import Extras
@@ -350,7 +356,7 @@ def _correlations(rows: Sequence[CorrelationRow]) -> list[Block]:
         head="pair",
         columns=(
             Column(key="over", title="over", numeric=False),
-            Column(key="n", title="n"),
+            Column(key="n", title="n", numeric=False),
             Column(key="pearson", title="Pearson"),
             Column(key="spearman", title="Spearman"),
         ),
@@ -359,13 +365,16 @@ def _correlations(rows: Sequence[CorrelationRow]) -> list[Block]:
                 label=f"{item.x} with {item.y}",
                 cells=(
                     text_cell(item.over),
-                    Cell(text=str(item.pair.n)),
+                    text_cell(counted(item.pair)),
                     *(text_cell(text_of(part)) for part in (item.pair.pearson, item.pair.spearman)),
                 ),
             )
             for item in record.correlations
         ),
         notes_are="p",
-        notes=("two-sided; BCa: bootstrap over checkpoints",),
+        notes=(
+            "two-sided; permutation: whole methods change places; published: methods as independent pairs "
+            "with normal errors; BCa: bootstrap over methods",
+        ),
     )
     return [Fold("Correlations over checkpoints", [Data(table), Bullets(list(record.caveats))])]

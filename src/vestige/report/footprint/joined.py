@@ -110,6 +110,7 @@ def joined_row(checkpoint: CheckpointFootprint, found: Beside) -> CorrelationRow
     change = attacked.change("forget") if attacked is not None else None
     return CorrelationRow(
         checkpoint=checkpoint.label,
+        method=checkpoint.method,
         class_name="" if isinstance(name, Undefined) else str(name),
         cofi_f=shift("forget", "fisher"),
         cofi_a=shift("adjacent", "fisher"),
