@@ -21,6 +21,7 @@ __all__ = [
     "one_line",
     "refused_of",
     "shown",
+    "suggestion",
 ]
 
 EXIT_CHECK_FAILED = 1
@@ -130,8 +131,43 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'?` when one of `known` is close to `name`, else the list of what is known."""
-    options = sorted(known)
+def suggestion(name: str, known: Iterable[str]) -> str | None:
+    """`did you mean 'x'?` when one of `known` is close to `name`, else None.
+
+    Where the two look alike on a page, it says by which characters they differ.
+    """
+    options = list(known)
+    twin = next((other for other in options if other != name and _form(other) == _form(name)), None)
+    if twin is not None:
+        return (
+            f"{shown(twin)} is there in another Unicode form (composed and decomposed letters): write both "
+            "alike, in form NFC"
+        )
     close = closest(name, options)
-    return f"did you mean '{close}'?" if close else f"known: {', '.join(options)}"
+    if close is None:
+        return None
+    return f"did you mean {shown(close)}?{_unlike(name, close)}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What `suggestion` says, else the list of what is known."""
+    options = sorted(known)
+    return suggestion(name, options) or f"known: {', '.join(options)}"
+
+
+def _form(text: str) -> str:
+    """The text with every letter composed: equal for texts that differ in their Unicode form alone."""
+    import unicodedata
+
+    return unicodedata.normalize("NFC", text)
+
+
+def _unlike(name: str, other: str) -> str:
+    """Which characters differ, where all of them are outside ASCII on one side and may look the same."""
+    if len(name) != len(other):
+        return ""
+    differ = [(place, a, b) for place, (a, b) in enumerate(zip(name, other, strict=True), start=1) if a != b]
+    if not differ or any(a.isascii() and b.isascii() for _, a, b in differ):
+        return ""
+    place, a, b = differ[0]
+    return f" Its character {place} is U+{ord(b):04X}, here it is U+{ord(a):04X}"

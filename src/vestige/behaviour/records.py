@@ -14,6 +14,7 @@ from vestige.contracts import Interval, Record, Undefined
 from vestige.data.corpora import Role
 from vestige.data.question_settings import AskingSettings
 from vestige.errors import InputError, did_you_mean, shown
+from vestige.limits import MOST_DRAWS
 from vestige.metrics.behaviour import GapRelation
 from vestige.metrics.tofu import ForgetQuality
 from vestige.models.lm_record import LanguageModelRecord, MeasuringDtype
@@ -62,7 +63,7 @@ class TofuSettings(Record):
     perturbed_mean: Literal["arithmetic", "geometric"] = "arithmetic"
     max_new_tokens: int = Field(128, ge=0)
     max_length: int = Field(512, ge=2)
-    power_draws: int = Field(200, ge=1)
+    power_draws: int = Field(200, ge=1, le=MOST_DRAWS)
 
 
 class BehaviourSettings(AskingSettings):
@@ -78,7 +79,7 @@ class BehaviourSettings(AskingSettings):
     }
 
     engine: Engine = "vestige"
-    draws: int = Field(5000, ge=100)
+    draws: int = Field(5000, ge=100, le=MOST_DRAWS)
     dtype: MeasuringDtype = "float32"
     tofu: TofuSettings = TofuSettings()
 

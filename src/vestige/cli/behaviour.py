@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vestige.errors import InputError, did_you_mean
+from vestige.limits import MOST_DRAWS
 
 if TYPE_CHECKING:
     from vestige.behaviour.records import BehaviourRecord
@@ -79,7 +80,9 @@ def behaviour(
             "--about", help="TOPIC=TEXT: what the line above its questions says they are about. Repeatable."
         ),
     ] = None,
-    draws: Annotated[int, typer.Option("--draws", min=100, help="Of the question bootstrap.")] = 5000,
+    draws: Annotated[
+        int, typer.Option("--draws", min=100, max=MOST_DRAWS, help="Of the question bootstrap.")
+    ] = 5000,
     max_new_tokens: Annotated[
         int, typer.Option("--max-new-tokens", min=0, help="Of a written TOFU answer; 0: none, no ROUGE.")
     ] = 128,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vestige.errors import CheckFailed, InputError, closest, first_five, shown
+from vestige.errors import CheckFailed, InputError, first_five, shown, suggestion
+from vestige.limits import MOST_DRAWS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,7 +52,9 @@ def compare(
         Path | None, typer.Option("--out", help="Folder for assessment.json and report.html.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record and nothing else.")] = False,
-    draws: Annotated[int, typer.Option("--draws", min=1, help="Resamples of every bootstrap.")] = 5000,
+    draws: Annotated[
+        int, typer.Option("--draws", min=1, max=MOST_DRAWS, help="Resamples of every bootstrap.")
+    ] = 5000,
     fail_on: Annotated[
         list[str] | None,
         typer.Option("--fail-on", help=f"Exit with 1 when this holds for any model: {', '.join(FAIL_ON)}."),
@@ -131,14 +134,9 @@ def forgotten_options(given: Sequence[str], file: Path | None, options: Sequence
             "--forget",
             f"no option {first_five(missing)}",
             f"names among the {len(known)} options of the files",
-            _closest(missing[0], known),
+            suggestion(missing[0], known) or f"options begin {first_five(sorted(known))}",
         )
     return list(dict.fromkeys(names))
-
-
-def _closest(name: str, known: set[str]) -> str:
-    close = closest(name, known)
-    return f"did you mean {shown(close)}?" if close else f"options begin {first_five(sorted(known))}"
 
 
 def _json_lines(file: Path) -> list[str]:
@@ -164,8 +162,7 @@ def _json_lines(file: Path) -> list[str]:
 def _fail_on(given: Sequence[str]) -> list[str]:
     for value in given:
         if value not in FAIL_ON:
-            close = closest(value, FAIL_ON)
-            remedy = f"did you mean '{close}'?" if close else "choose one of them"
+            remedy = suggestion(value, FAIL_ON) or "choose one of them"
             raise InputError("--fail-on", shown(value), f"one of {', '.join(FAIL_ON)}", remedy)
     return list(given)
 

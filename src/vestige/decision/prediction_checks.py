@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vestige.contracts import Floats
 from vestige.decision.prediction_files import refuse_top_k
-from vestige.errors import InputError, closest, first_five, shown
+from vestige.errors import InputError, first_five, shown, suggestion
 from vestige.readers import text_of_cell
 
 __all__ = [
@@ -112,9 +112,8 @@ def check_fields(
             subject,
             f"gold {found} outside the options on {len(outside)} row(s): {first_five(outside)}",
             "gold among the options",
-            f"did you mean option {shown(close)}?"
-            if (close := closest(next(name for name in gold if name not in options), options))
-            else "give every option of the schema a probability, the gold option included",
+            suggestion(next(name for name in gold if name not in options), options)
+            or "give every option of the schema a probability, the gold option included",
         )
     unnamed = [row for row, v, u in zip(row_ids, view, unit, strict=True) if not u and v != "R"]
     if unnamed:

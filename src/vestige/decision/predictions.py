@@ -35,7 +35,7 @@ from vestige.decision.prediction_files import (
     refuse_top_k,
     write_raw,
 )
-from vestige.errors import InputError, closest, first_five, shown
+from vestige.errors import InputError, first_five, shown, suggestion
 from vestige.seeds import digest
 
 __all__ = [
@@ -316,13 +316,13 @@ def _same_names(
     absent = [name for name in mine if name not in given]
     extra = [name for name in theirs if name not in known]
     lacking, having, names = (other, first, absent) if absent else (first, other, extra)
-    close = closest(str(absent[0]), map(str, extra)) if absent and extra else None
+    like = suggestion(str(absent[0]), map(str, extra)) if absent and extra else None
     raise InputError(
         lacking.path or lacking.label,
         f"{len(names)} {kind}(s) missing that {shown(having.path or having.label)} has: {first_five(names)}",
         f"the same {kind}s in every file",
-        f"did you mean {shown(str(absent[0]))} by its {shown(close)}?"
-        if close
+        f"for {shown(str(absent[0]))}: {like}"
+        if like
         else f"score every model on the same {'options' if kind == 'option' else 'rows'}",
     )
 

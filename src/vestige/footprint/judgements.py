@@ -11,6 +11,7 @@ from pydantic import Field
 
 from vestige.contracts import Interval, Record, Undefined
 from vestige.language import FitSettings
+from vestige.limits import MOST_DRAWS
 
 __all__ = [
     "Adjacency",
@@ -42,7 +43,7 @@ class CalibrationSettings(Record):
     references: int = Field(39, ge=1)
     seed: int = 17
     coordinates: int = Field(2**17, ge=1)
-    draws: int = Field(1000, ge=1)
+    draws: int = Field(1000, ge=1, le=MOST_DRAWS)
 
 
 class CorpusCalibration(Record):

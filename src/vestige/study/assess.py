@@ -21,6 +21,7 @@ from vestige.contracts import (
 from vestige.decision.predictions import Predictions, align
 from vestige.deletion.gates import intervention_gate
 from vestige.errors import InputError, first_five, shown
+from vestige.limits import MOST_DRAWS
 from vestige.metrics.noise import NoiseFloor
 from vestige.statistics.bootstrap import (
     DRAWS,
@@ -44,7 +45,7 @@ class AssessSettings(Record):
     utility: under another set than S0, by label, `delta_accuracy` and `delta_ece` under S0, which feasibility
     is always judged on."""
 
-    draws: int = Field(DRAWS, ge=1)
+    draws: int = Field(DRAWS, ge=1, le=MOST_DRAWS)
     unit_kind: str = "class"
     exceptions: tuple[str, ...] = ()
     candidates: str = "S0"

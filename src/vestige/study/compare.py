@@ -20,6 +20,7 @@ from vestige.decision.predictions import (
     read_predictions,
 )
 from vestige.errors import InputError, first_five, shown
+from vestige.limits import MOST_DRAWS
 from vestige.statistics.bootstrap import DRAWS
 from vestige.study.assess import AssessSettings, assess
 from vestige.study.caveats import top_k
@@ -27,8 +28,6 @@ from vestige.study.caveats import top_k
 __all__ = ["CONDITION", "compare", "load_tables", "unit_kind"]
 
 CONDITION = "the compared models"
-MOST_DRAWS = 1_000_000
-
 Table = Any
 """A path, Predictions, a data frame, a mapping of arrays, or an (N, C) array beside `rows` and `options`."""
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 from vestige.contracts import Record
 from vestige.data.intents import DatasetSpec
 from vestige.errors import InputError, MissingDependency, did_you_mean, shown
+from vestige.limits import LARGEST, MOST_DRAWS
 from vestige.readers import yaml_mapping
 from vestige.study.candidates import refuse_undefined
 from vestige.study.deletion_plan import (
@@ -23,7 +24,7 @@ from vestige.study.deletion_plan import (
     each_once,
 )
 from vestige.study.recovery_plan import RecoveryPlan, check_recovery
-from vestige.study.wording import misread, needed
+from vestige.study.wording import beyond, misread, needed
 
 __all__ = [
     "CUSTOM_BUNDLE",
@@ -59,6 +60,7 @@ STAGES: tuple[str, ...] = get_args(Stage)
 
 R = TypeVar("R", bound=BaseModel)
 LABEL = re.compile(r"[^\s/\\\x00-\x1f][^/\\\x00-\x1f]{0,79}")
+LABELS = "1 to 80 characters, none of them '/', '\\' or a control character, the first no space"
 
 
 class MethodEntry(Record):
@@ -116,7 +118,7 @@ class Plan(Record):
     tuning: TuningPlan = TuningPlan()
     family: tuple[str, ...] | None = None
     primary_seed: int | None = None
-    draws: int = Field(5000, ge=100)
+    draws: int = Field(5000, ge=100, le=MOST_DRAWS)
     candidates: tuple[Literal["S0", "S1", "S2"], ...] = ("S0",)
     own_sets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     seed_metrics: bool = False
@@ -193,6 +195,10 @@ def checked(model: type[R], raw: object, subject: str) -> R:
         ) from None
     if wrong := misread(raw, found):
         raise InputError(f"{subject}: {wrong[0]}", str(wrong[1]).lower(), "a number", "correct the value")
+    if huge := beyond(found.model_dump(), LARGEST):
+        raise InputError(
+            f"{subject}: {huge}", "a number of 2^63 or more", "a smaller one", "correct the value"
+        )
     return found
 
 
@@ -255,9 +261,7 @@ def folder_name(text: str) -> bool:
 def _check(plan: Plan, subject: str) -> None:
     """What types cannot say. Raises InputError."""
     if not folder_name(plan.name):
-        raise InputError(
-            f"{subject}: name", shown(plan.name), "1 to 80 characters without '/'", "choose another"
-        )
+        raise InputError(f"{subject}: name", shown(plan.name), LABELS, "choose another")
     if not plan.seeds:
         raise InputError(
             f"{subject}: seeds", "an empty list", "at least one seed", "add one, for example [17]"
@@ -299,9 +303,7 @@ def _check_methods(plan: Plan, subject: str) -> None:
     for index, entry in enumerate(plan.methods):
         place = f"{subject}: methods[{index}]"
         if entry.label is not None and not LABEL.fullmatch(entry.label):
-            raise InputError(
-                f"{place}: label", shown(entry.label), "1 to 80 characters without '/'", "shorten it"
-            )
+            raise InputError(f"{place}: label", shown(entry.label), LABELS, "choose another")
         if entry.frozen and entry.settings:
             raise InputError(place, "settings beside frozen", "one of them", "remove the settings")
         if plan.stage == "confirmation" and not entry.frozen:

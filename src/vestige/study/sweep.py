@@ -23,7 +23,7 @@ from vestige.study.bundle_names import differing_bundles
 from vestige.study.deletion_plan import each_once
 from vestige.study.deletions import DRAWING_GATE
 from vestige.study.frozen import FROZEN
-from vestige.study.plan import Plan, anchored, build_plan, folder_name
+from vestige.study.plan import LABELS, Plan, anchored, build_plan, folder_name
 from vestige.study.pool import Failure, Reporter, Silent
 from vestige.study.runner import Execution, run_study
 from vestige.study.source import source_text
@@ -108,9 +108,7 @@ def load_study(
             continue
         place = f"{subject}: arms.{name}" if name else subject
         if arms is not None and not (isinstance(name, str) and folder_name(name)):
-            raise InputError(
-                f"{subject}: arms", shown(str(name)), "1 to 80 characters without '/'", "rename it"
-            )
+            raise InputError(f"{subject}: arms", shown(str(name)), LABELS, "rename it")
         made = merge(raw, _changes(changes, place))
         if scale:
             made = merge(merge(_small(made, place), own), own_arms.get(name, {}))

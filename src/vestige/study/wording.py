@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
-__all__ = ["misread", "needed"]
+__all__ = ["beyond", "misread", "needed"]
 
 _KINDS = {
     "tuple_type": "a list",
@@ -19,6 +19,7 @@ _KINDS = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
+    "int_parsing_size": "a whole number below 2^63",
     "float_type": "a number",
     "float_parsing": "a number",
     "finite_number": "a finite number",
@@ -48,6 +49,22 @@ def needed(error: Mapping[str, Any]) -> str:
         return str(context.get("error", error["msg"]))
     message = str(error["msg"])
     return message[:1].lower() + message[1:]
+
+
+def beyond(value: object, largest: int, where: str = "") -> str | None:
+    """The place of the first whole number of at least `largest` in size; None: there is none."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return where if abs(value) >= largest else None
+    items: Iterable[tuple[object, object]] = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, list | tuple):
+        items = enumerate(value)
+    for key, item in items:
+        place = f"{where}[{key}]" if isinstance(key, int) else f"{where}.{key}" if where else str(key)
+        if (found := beyond(item, largest, place)) is not None:
+            return found
+    return None
 
 
 def misread(raw: object, value: object, where: str = "") -> tuple[str, object] | None:

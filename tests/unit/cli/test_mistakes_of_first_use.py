@@ -59,7 +59,27 @@ def test_an_option_renamed_in_one_file(
         return renamed(columns, "p:card", "p:cards") | {"gold": ["refund"] * 6 + ["login"] * 4}
 
     other = plain_options(tmp_path / "other.csv", change)
-    assert "did you mean 'card' by its 'cards'?" in error_of(capsys, compared(full=good, unlearned=other))
+    assert "for 'card': did you mean 'cards'?" in error_of(capsys, compared(full=good, unlearned=other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        ("café", "cafe\u0301", "in another Unicode form (composed and decomposed letters): write both alike"),
+        ("card", "c\u0430rd", "did you mean 'c\u0430rd'? Its character 2 is U+0430, here it is U+0061"),
+    ],
+)
+def test_names_that_look_alike_are_told_apart(
+    tmp_path: Path, one: str, other: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [
+        plain_options(
+            tmp_path / f"{place}.csv",
+            lambda columns, name=name: renamed(columns, "p:card", f"p:{name}") | {"gold": ["refund"] * 10},
+        )
+        for place, name in enumerate((one, other))
+    ]
+    assert said in error_of(capsys, compared(full=files[0], unlearned=files[1]))
 
 
 def test_a_gold_option_that_no_column_has(
@@ -68,7 +88,7 @@ def test_a_gold_option_that_no_column_has(
     other = plain_options(tmp_path / "other.csv", lambda columns: renamed(columns, "p:refund", "p:refunds"))
     found = error_of(capsys, compared(full=good, unlearned=other))
     assert "gold 'refund' outside the options" in found
-    assert "did you mean option 'refunds'?" in found
+    assert "did you mean 'refunds'?" in found
 
 
 @pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])

@@ -124,7 +124,10 @@ SMALL = "name: a\ndataset: helpdesk\n"
             "'x' twice",
             "remove the repetition",
         ),
-        (SMALL + "methods: [{method: simnpo, label: a/b}]\n", "methods[0]: label", "'a/b'", "shorten it"),
+        (SMALL + "methods: [{method: simnpo, label: a/b}]\n", "methods[0]: label", "'a/b'", "choose another"),
+        (SMALL + "methods: [{method: simnpo, label: 'a\\b'}]\n", "label", "a\\b", "choose another"),
+        (SMALL + "draws: 1000000000000\n", "draws", "1000000000000", "correct the value"),
+        (SMALL + "seeds: [10000000000000000000]\n", "seeds[0]", "2^63 or more", "correct the value"),
         (
             SMALL + "stage: confirmation\nmethods: [{method: simnpo, settings: {epochs: 2}}]\n",
             "plan.yaml: methods[0]",

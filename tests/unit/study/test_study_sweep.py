@@ -186,7 +186,7 @@ def test_merging_goes_into_mappings_and_null_removes() -> None:
     ("changes", "words"),
     [
         ({"arms": []}, "a mapping of names"),
-        ({"arms": {"a/b": {}}}, "without '/'"),
+        ({"arms": {"a/b": {}}}, "none of them '/'"),
         ({"axes": {"x": {"a": {}}}}, "arms and axes"),
         ({"arms": None, "axes": {"x": []}}, "axes.x.*a mapping of names"),
         ({"arms": None, "axes": {"x": {"a": 1}}}, "axes.x.a.*a mapping of what differs"),
