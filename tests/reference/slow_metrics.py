@@ -24,12 +24,8 @@ def js2(p: Row, q: Row) -> float:
     return min(1.0, max(0.0, total))
 
 
-def argmax(row: Row) -> int:
-    best = 0
-    for column, value in enumerate(row):
-        if value > row[best]:
-            best = column
-    return best
+def best(row: Row) -> list[int]:
+    return [column for column, value in enumerate(row) if value == max(row)]
 
 
 def mean(values: Sequence[float]) -> float:
@@ -41,7 +37,7 @@ def distance(p: Sequence[Row], q: Sequence[Row]) -> float:
 
 
 def accuracy(p: Sequence[Row], gold: Sequence[int]) -> float:
-    return mean([float(argmax(row) == target) for row, target in zip(p, gold, strict=True)])
+    return mean([float(best(row) == [target]) for row, target in zip(p, gold, strict=True)])
 
 
 def ece(p: Sequence[Row], gold: Sequence[int], bins: int = 15) -> float:
@@ -52,7 +48,7 @@ def ece(p: Sequence[Row], gold: Sequence[int], bins: int = 15) -> float:
             confidence = max(row)
             first_and_zero = j == 0 and confidence == 0
             if first_and_zero or j / bins < confidence <= (j + 1) / bins:
-                inside.append((confidence, float(argmax(row) == target)))
+                inside.append((confidence, float(best(row) == [target])))
         if inside:
             gap = mean([hit for _, hit in inside]) - mean([confidence for confidence, _ in inside])
             total += len(inside) / len(p) * abs(gap)
@@ -147,9 +143,9 @@ DEFINITIONS: dict[str, Callable[..., float]] = {
     "forgotten_mass": lambda p, forgotten: mean([mass(row, forgotten) for row in p]),
     "suppression": suppression,
     "completeness": lambda p, oracle: mean(
-        [float(argmax(a) == argmax(b)) for a, b in zip(p, oracle, strict=True)]
+        [float(best(a) == best(b)) for a, b in zip(p, oracle, strict=True)]
     ),
-    "churn": lambda p, full: mean([float(argmax(a) != argmax(b)) for a, b in zip(p, full, strict=True)]),
+    "churn": lambda p, full: mean([float(best(a) != best(b)) for a, b in zip(p, full, strict=True)]),
     "total_variation": lambda p, oracle: mean(
         [math.fsum(abs(a - b) for a, b in zip(x, y, strict=True)) / 2 for x, y in zip(p, oracle, strict=True)]
     ),

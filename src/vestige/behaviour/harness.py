@@ -13,7 +13,7 @@ from typing import Any
 
 from vestige.data.questions import LetterQuestion
 from vestige.errors import InputError, MissingDependency
-from vestige.footprint.questions import Answers
+from vestige.footprint.questions import Answers, right_is_best
 from vestige.models.causal_lm import LanguageModel
 
 __all__ = ["harness_answers", "harness_task"]
@@ -99,7 +99,8 @@ def harness_answers(
         bool(sample["filtered_resps"][q.answer][1]) for sample, q in zip(samples, questions, strict=True)
     )
     return Answers(
-        correct=tuple(bool(sample["acc"]) for sample in samples),
+        # Not the harness's own "acc", which takes the first of equal options.
+        correct=tuple(right_is_best(own, q.answer) for own, q in zip(losses, questions, strict=True)),
         greedy=greedy,
         chance=sum(1 / len(q.options) for q in questions) / len(questions),
         losses=losses,

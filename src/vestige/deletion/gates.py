@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige.contracts import Floats, Record, Undefined
+from vestige.decision.choices import is_right
 from vestige.deletion.clusters import Clustering
 from vestige.deletion.requests import DeletionRequest, GateException
 from vestige.errors import InputError, first_five
@@ -89,7 +90,7 @@ def acquisition_gate(
     """The gate from the full model's development predictions at the primary seed.
 
     gold (N,) option ids of the development rows; p (N, C) their probabilities; options (C,) ids of the
-    columns. An option passes with at least `least_accuracy` of its rows right (argmax, first column in a tie)
+    columns. An option passes with at least `least_accuracy` of its rows right (a tie counts as wrong)
     and a mean gold probability of at least `least_gold_probability`, inclusive. An option without development
     rows fails. Raises InputError for gold outside the options. Decision-unlearning specification, section 3.
     """
@@ -141,7 +142,7 @@ def association_gate(
 
 
 def _scored(gold: Sequence[str], p: Floats, options: Sequence[str]) -> tuple[Bools, Floats, Places]:
-    """(N,) whether the argmax is gold, the gold probability and the gold column of each row."""
+    """(N,) whether gold is the one best option, the gold probability and the gold column of each row."""
     column = {option: place for place, option in enumerate(options)}
     if p.shape != (len(gold), len(options)):
         raise ValueError(f"p must be ({len(gold)}, {len(options)}), found {p.shape}")
@@ -153,8 +154,8 @@ def _scored(gold: Sequence[str], p: Floats, options: Sequence[str]) -> tuple[Boo
             "score the rows under the schema of their data",
         )
     target = np.array([column[option] for option in gold], dtype=np.int64)
-    probability = np.asarray(p, dtype=np.float64)[np.arange(len(gold)), target]
-    return p.argmax(axis=1) == target, probability, target
+    probs = np.asarray(p, dtype=np.float64)
+    return is_right(probs, target), probs[np.arange(len(gold)), target], target
 
 
 def _unit(

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige.contracts import Floats, Metric, RowTerms
+from vestige.decision.choices import is_right
 from vestige.metrics import METRICS
 from vestige.metrics.arrays import gold_columns, probability_rows
 from vestige.statistics.terms import mean_of
@@ -14,9 +15,9 @@ __all__ = ["correct"]
 
 
 def correct(p: ArrayLike, gold: ArrayLike) -> NDArray[np.bool_]:
-    """Whether the most probable option is gold; the first of equal ones counts. (N, C), (N,) -> (N,)."""
+    """Whether gold is the one most probable option; a tie counts as wrong. (N, C), (N,) -> (N,)."""
     rows = probability_rows(p)
-    return np.asarray(rows.argmax(axis=1) == gold_columns(gold, rows.shape))
+    return is_right(rows, gold_columns(gold, rows.shape))
 
 
 def _accuracy(*, p: Floats, gold: NDArray[np.intp]) -> RowTerms:
@@ -31,7 +32,7 @@ METRICS.register(
     Metric(
         name="accuracy",
         title="Accuracy",
-        definition="share of retained rows whose most probable option is gold",
+        definition="share of retained rows whose most probable option is gold; a tie counts as wrong",
         source="standard",
         direction="higher",
         views=("R",),
@@ -55,7 +56,7 @@ METRICS.register(
     Metric(
         name="forgotten_accuracy",
         title="Forgotten accuracy",
-        definition="share of rows to forget whose most probable option is still gold",
+        definition="share of rows to forget whose most probable option is still gold; a tie counts as wrong",
         source="Wu and Lim 2026",
         direction="",
         views=("F", "G"),

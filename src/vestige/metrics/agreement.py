@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vestige.contracts import Floats, Metric, RowTerms
+from vestige.decision.choices import same_choice
 from vestige.metrics import METRICS
 from vestige.metrics.arrays import paired
 from vestige.statistics.terms import mean_of
@@ -14,9 +15,8 @@ __all__ = ["activation_distance", "same_decision", "total_variation"]
 
 
 def same_decision(p: ArrayLike, q: ArrayLike) -> NDArray[np.bool_]:
-    """Whether both models choose the same option (the first of equal ones). (N, C), (N, C) -> (N,)."""
-    first, second = paired(p, q, "decisions")
-    return np.asarray(first.argmax(axis=1) == second.argmax(axis=1))
+    """Whether both models choose the same option, or tie between the same ones. (N, C), (N, C) -> (N,)."""
+    return same_choice(*paired(p, q, "decisions"))
 
 
 def total_variation(p: ArrayLike, q: ArrayLike) -> Floats:

@@ -121,10 +121,20 @@ def progress(start: Array, distance: Array) -> Stat:
     return Stat(columns, finish, max(1.0, len(start) / max(float(start.sum()), 1e-300)))
 
 
+def best(p: Array) -> list[frozenset[int]]:
+    """The columns of the largest probability of each row: several in a tie."""
+    return [frozenset(np.flatnonzero(row == row.max()).tolist()) for row in p]
+
+
+def right(p: Array, gold: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Whether gold is the one best option of its row: a tie is wrong."""
+    return np.array([columns == {int(own)} for columns, own in zip(best(p), gold, strict=True)], dtype=bool)
+
+
 def ece(p: Array, gold: NDArray[np.intp]) -> Stat:
     """Expected calibration error, 15 bins (j/15, (j+1)/15] of the top probability, 0 in the first."""
     top = p.max(axis=1)
-    hit = (p.argmax(axis=1) == gold).astype(np.float64)
+    hit = right(p, gold).astype(np.float64)
     columns = np.zeros((len(p), BINS + 1))
     for row, confidence in enumerate(top):
         columns[row, bin_of(float(confidence))] = hit[row] - confidence
@@ -206,17 +216,16 @@ def statistics_of(view: View, role: str, p: Array) -> dict[str, Stat]:
         "confidence": mean(ordered[:, -1]),
         "margin": mean(ordered[:, -1] - ordered[:, -2]),
     }
-    right = mean(p.argmax(axis=1) == view.gold)
-    found["accuracy" if view.name == "R" else "forgotten_accuracy"] = right
+    accuracy = mean(right(p, view.gold))
+    found["accuracy" if view.name == "R" else "forgotten_accuracy"] = accuracy
     if view.forgotten is not None:
         found["forgotten_mass"] = mean(p[:, view.forgotten].sum(axis=1))
     if view.name == "R":
         found["ece"] = ece(p, view.gold)
     if role != "full":
-        found["churn"] = mean(p.argmax(axis=1) != view.full.argmax(axis=1))
+        found["churn"] = mean([mine != theirs for mine, theirs in zip(best(p), best(view.full), strict=True)])
         if view.name == "R":
-            before = mean(view.full.argmax(axis=1) == view.gold)
-            found["delta_accuracy"] = minus(right, before)
+            found["delta_accuracy"] = minus(accuracy, mean(right(view.full, view.gold)))
             found["delta_ece"] = minus(found["ece"], ece(view.full, view.gold))
     if view.oracle is not None and role != "oracle":
         found |= _against_oracle(view, view.oracle, role, p)
@@ -227,7 +236,7 @@ def _against_oracle(view: View, oracle: Array, role: str, p: Array) -> dict[str,
     start, distance = js(view.full, oracle), js(p, oracle)
     found = {
         "oracle_distance": mean(distance),
-        "completeness": mean(p.argmax(axis=1) == oracle.argmax(axis=1)),
+        "completeness": mean([mine == theirs for mine, theirs in zip(best(p), best(oracle), strict=True)]),
         "total_variation": mean(np.abs(p - oracle).sum(axis=1) / 2),
         "activation_distance": mean(np.sqrt(((p - oracle) ** 2).sum(axis=1))),
     }

@@ -212,14 +212,14 @@ def _acquisition(folder: Folder, seed: int, gate: Any, found: Finding) -> None:
     of = (
         unit_rows(folder, "development") if association else dict(zip(table.row_ids, table.gold, strict=True))
     )
-    best = [table.options[column] for column in table.p.argmax(axis=1)]
+    best = [[table.options[column] for column in columns] for columns in numbers.best(table.p)]
     for item in gate["classes"]:
         rows = [row for row, name in enumerate(table.row_ids) if of.get(name) == item["option"]]
         if not rows:
             found.need(not item["passed"], f"seed {seed}: '{item['option']}' passed without development rows")
             continue
         option = item["option"].rsplit("#", 1)[0] if association else item["option"]
-        accuracy = sum(best[row] == option for row in rows) / len(rows)
+        accuracy = sum(best[row] == [option] for row in rows) / len(rows)
         column = table.options.index(option)
         mean = float(table.p[rows, column].mean())
         same = abs(accuracy - item["accuracy"]) <= TOLERANCE and (
@@ -324,7 +324,7 @@ def _tables(made: Recomputed, found: Finding, stem: str) -> None:
     r = made.views["R"]
     for model in made.stored["models"]:
         p = next(p for label, _, p in r.models if label == model["label"])
-        top, hit = p.max(axis=1), p.argmax(axis=1) == r.gold
+        top, hit = p.max(axis=1), numbers.right(p, r.gold)
         place = np.array([numbers.bin_of(float(value)) for value in top])
         for index, item in enumerate(model["reliability"]):
             inside = place == index

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vestige.study import audit_numbers as numbers
 from vestige.study.audit_folder import Finding, Folder
-from vestige.study.audit_numbers import Array, Table
+from vestige.study.audit_numbers import Array, Table, right
 from vestige.study.audit_summaries import TOLERANCE, cell_tables, tested
 
 __all__ = ["seed_metrics"]
@@ -38,7 +38,7 @@ class Models:
     def right(self, role: str, seed: int, view: str) -> float:
         """Accuracy on a view."""
         rows = self.rows[view]
-        return float((self.of_role[role][seed].p[rows].argmax(axis=1) == self.gold[rows]).mean())
+        return float(right(self.of_role[role][seed].p[rows], self.gold[rows]).mean())
 
     def own(self, role: str, seed: int, view: str) -> Array:
         """Gold probabilities of a view."""

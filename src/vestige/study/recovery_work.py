@@ -13,6 +13,7 @@ import pandas as pd
 
 from vestige.attacks.exposure import refuse_overlap
 from vestige.contracts import Floats
+from vestige.decision.choices import is_right
 from vestige.errors import Diverged, InputError
 from vestige.files import write_bytes
 from vestige.seeds import digest
@@ -88,7 +89,7 @@ class RecoverWork:
                 rows = [row for row, _ in self.exposed]
                 rate = settings.learning_rate
                 raise Diverged("a probability", update, rows, rate, "this adaptation was not kept")
-            found[update] = (p[np.arange(len(gold)), gold], p.argmax(axis=1) == gold)
+            found[update] = (p[np.arange(len(gold)), gold], is_right(p, gold))
 
         result = setting.backend.adapt(
             start=place.path / MODEL,
@@ -156,7 +157,7 @@ class FreshHeadWork:
                     "row_id": row_ids,
                     "unit": [str(unit) for unit in table["unit"]],
                     "p_gold": p[np.arange(len(gold)), gold],
-                    "correct": p.argmax(axis=1) == gold,
+                    "correct": is_right(p, gold),
                 }
             )
             for number, (_, p) in enumerate(heads)

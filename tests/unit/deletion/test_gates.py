@@ -42,8 +42,15 @@ def test_thresholds_are_inclusive_and_reasons_are_stated() -> None:
 
 
 def test_exactly_half_the_gold_probability_passes() -> None:
-    gold, p = rows_of(0, 10, 0, 0.5)
-    assert acquisition_gate(gold, p, OPTIONS, seed=1).of("a").passed
+    p = np.tile([0.5, 0.25, 0.25, 0.0], (10, 1))
+    assert acquisition_gate(["a"] * 10, p, OPTIONS, seed=1).of("a").passed
+
+
+def test_a_tie_is_wrong_whatever_the_option_is_called() -> None:
+    p = np.tile([0.5, 0.5, 0.0, 0.0], (10, 1))
+    for option in ("a", "b"):
+        found = acquisition_gate([option] * 10, p, OPTIONS, seed=1).of(option)
+        assert (found.accuracy, found.passed) == (0.0, False)
 
 
 def test_an_option_without_development_rows_fails_and_out_of_scope_never_passes() -> None:

@@ -130,11 +130,15 @@ def test_reliability_bins_give_the_calibration_error(seed: int) -> None:
             assert part.low < part.confidence <= part.high
 
 
-def test_ties_count_for_the_first_option_everywhere() -> None:
-    p, gold = np.array([[0.5, 0.5]]), np.array([1])
-    assert compute("accuracy", p=p, gold=gold) == 0.0
-    assert compute("completeness", p=p, oracle=np.array([[0.6, 0.4]])) == 1.0
-    assert compute("churn", p=p, full=np.array([[0.4, 0.6]])) == 1.0
+@pytest.mark.parametrize("gold", [0, 1])
+def test_a_tie_is_wrong_and_no_choice_everywhere(gold: int) -> None:
+    p = np.array([[0.5, 0.5]])
+    assert compute("accuracy", p=p, gold=np.array([gold])) == 0.0
+    assert compute("ece", p=p, gold=np.array([gold])) == 0.5
+    other = np.eye(2)[[gold]] * 0.2 + 0.4
+    assert compute("completeness", p=p, oracle=other) == 0.0
+    assert compute("churn", p=p, full=other) == 1.0
+    assert compute("churn", p=p, full=p) == 0.0
 
 
 def test_noise_floor_of_one_seed_is_undefined() -> None:
