@@ -28,13 +28,13 @@ from vestige.data.files import file_sha256
 from vestige.data.language_rows import language_rows
 from vestige.errors import InputError, shown
 from vestige.footprint.passes import batches, logits_of, measured, padded, token_losses
+from vestige.metrics.rouge import beyond_latin, rouge_l_recall
 from vestige.metrics.tofu import (
     ForgetQuality,
     answer_probability,
     choice_probability,
     forget_quality,
     model_utility,
-    rouge_l_recall,
     truth_ratio,
     truth_score,
 )
@@ -143,7 +143,9 @@ def row_scores(
         return {"losses": losses, "truncated": truncated, "rouge": _rouge(model, file, settings)}
 
     has_rouge = importlib.util.find_spec("rouge_score") is not None
-    key = digest("tofu", model_digest(model), _content(file), settings.to_json(), has_rouge)
+    # Answers in other scripts were once worth 0: what was kept of them is not taken.
+    scripts = ["every script"] if any(beyond_latin(row.answer) for row in file.rows) else []
+    key = digest("tofu", model_digest(model), _content(file), settings.to_json(), has_rouge, *scripts)
     stored = kept.result("tofu", key, measure)
     advance(len(file.rows))
     found = []
@@ -283,19 +285,11 @@ def _rouge(model: LanguageModel, file: TofuFile, settings: TofuSettings) -> dict
         return {"recalls": [], "why": "no answers were written (max_new_tokens 0)"}
     if importlib.util.find_spec("rouge_score") is None:
         return {"recalls": [], "why": NO_ROUGE}
-    from rouge_score.rouge_scorer import RougeScorer
-
-    scorer = RougeScorer(["rougeL"], use_stemmer=True)
-
-    def recall(reference: str, generated: str) -> float:
-        return float(scorer.score(reference, generated)["rougeL"].recall)
-
+    recall = rouge_l_recall()
     texts = written_answers(
         model, [row.question for row in file.rows], max_new_tokens=settings.max_new_tokens
     )
-    values = [
-        rouge_l_recall(row.answer, text, scorer=recall) for row, text in zip(file.rows, texts, strict=True)
-    ]
+    values = [recall(row.answer, text) for row, text in zip(file.rows, texts, strict=True)]
     return {
         "recalls": [value.undefined if isinstance(value, Undefined) else value for value in values],
         "why": "",

@@ -6,7 +6,7 @@ Maini et al. 2024. What does not exist for a row is Undefined; means leave such 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -25,7 +25,6 @@ __all__ = [
     "ks_power",
     "memory_ks_power",
     "model_utility",
-    "rouge_l_recall",
     "truth_ratio",
     "truth_score",
 ]
@@ -122,18 +121,6 @@ def truth_ratio(right: float, perturbed: Sequence[float], *, mean: str = "arithm
 def truth_score(ratio: float) -> float:
     """max(0, 1 - R), in [0, 1]: how far the right answer is ahead; part of the model utility."""
     return max(0.0, 1.0 - ratio)
-
-
-def rouge_l_recall(
-    reference: str, generated: str, *, scorer: Callable[[str, str], float]
-) -> float | Undefined:
-    """Share of the reference's tokens in the longest common subsequence, in [0, 1]; 0 for empty generations.
-
-    scorer(reference, generated): recall by a library. Undefined for a reference without a letter or digit.
-    """
-    if not any(char.isalnum() for char in reference):
-        return Undefined(undefined="a reference answer without a word")
-    return scorer(reference, generated) if generated.strip() else 0.0
 
 
 def harmonic_mean(values: Sequence[float]) -> float | Undefined:

@@ -20,7 +20,6 @@ from vestige.metrics.tofu import (
     ks_power,
     memory_ks_power,
     model_utility,
-    rouge_l_recall,
     truth_ratio,
     truth_score,
 )
@@ -57,22 +56,6 @@ def test_truth_ratios() -> None:
     assert isinstance(truth_ratio(0.5, []), Undefined)
     assert isinstance(truth_ratio(0.0, [0.1]), Undefined)
     assert [truth_score(ratio) for ratio in (0.0, 0.25, 1.0, 7.0)] == [1.0, 0.75, 0.0, 0.0]
-
-
-def test_rouge_l_recall() -> None:
-    """The cat sat on the mat / the cat on a mat: longest common subsequence the cat on mat, 4 of 6."""
-    scorer_module = pytest.importorskip("rouge_score.rouge_scorer")
-    scorer = scorer_module.RougeScorer(["rougeL"], use_stemmer=True)
-
-    def recall(reference: str, generated: str) -> float:
-        return float(scorer.score(reference, generated)["rougeL"].recall)
-
-    assert rouge_l_recall("The cat sat on the mat", "the cat on a mat", scorer=recall) == pytest.approx(4 / 6)
-    assert rouge_l_recall("The cat", "it was the old cat.", scorer=recall) == 1
-    assert rouge_l_recall("The cat", "", scorer=recall) == 0
-    assert rouge_l_recall("The cat", " \n", scorer=recall) == 0
-    assert isinstance(rouge_l_recall("", "", scorer=recall), Undefined)
-    assert isinstance(rouge_l_recall(" . ", "anything", scorer=recall), Undefined)
 
 
 def test_utility_is_the_harmonic_mean_of_nine() -> None:
