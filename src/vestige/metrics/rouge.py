@@ -3,8 +3,8 @@
 The published tokens (Lin 2004, as the package rouge-score makes them) are the runs of `a-z` and `0-9` of the
 text in lower case, those of more than three letters stemmed by Porter's rules; everything else parts them. A
 text in another script has none, so that a verbatim answer in Russian or Chinese would be worth 0. Here the
-letters of other scripts are tokens too, as words, or one by one where a script writes no spaces between words.
-A text in Latin letters has exactly its published tokens, and so its published number.
+letters of other scripts are tokens too, as words, or one by one where a script writes no spaces between
+words. A text in Latin letters has exactly its published tokens, and so its published number.
 """
 
 from __future__ import annotations
