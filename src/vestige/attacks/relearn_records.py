@@ -15,25 +15,73 @@ from vestige.language import PUBLISHED_READING, ReadingSettings
 from vestige.models.lm_record import LanguageModelRecord, MeasuringDtype
 
 __all__ = [
+    "EARLIER_RULE",
     "RECORD",
+    "AgainstOracle",
     "CheckpointRelearning",
+    "LevelDifference",
     "Reading",
     "RelearnRecord",
     "RelearnSettings",
     "RelearnText",
     "RoleChange",
     "ScoreChange",
-    "beyond",
     "reading_of",
+    "rose",
 ]
 
 RECORD = "relearn.json"
-Reading = Literal["no return", "return", "return and repair", "repair"]
-"""What a change under relearning is: nothing; the forgotten came back; it did while generic text rose too;
-generic text rose at least as much: a broken model that was repaired."""
+Reading = Literal[
+    "no return",
+    "return",
+    "return and repair",
+    "repair",
+    "learned anew",
+    "still there",
+    "came back",
+    "came back and repair",
+]
+"""What relearning showed of a checkpoint, against the retrained model under the same attack.
+
+return: it rose, and to a level above the retrained model's, which is shown; with `and repair`, generic text
+rose too, by less. still there: it was above what the retrained model reaches before the attack already, or
+did not have to rise. learned anew: it rose, and is not shown above the retrained model. no return: it did
+not rise, nor is shown above. repair: generic text rose at least as much: a broken model was mended. came
+back: it rose, and no retrained model was attacked, so that what is memory and what is learning anew cannot
+be parted.
+"""
+
+Rule = Literal["own change", "against the retrained model"]
+"""By what readings were made: of a record's own changes (until 2026), or of levels against the oracle's."""
 
 LEAST = 0.01
 """A change of a score below this, in its own unit (a share), counts as none."""
+
+_WORDS: dict[str, str] = {
+    "no return": "nothing came back under this budget",
+    "return": "it came back, above what a retrained model learns anew",
+    "return and repair": "it came back, above what a retrained model learns anew; generic text rose too",
+    "repair": "a broken model was repaired: generic text rose as much",
+    "learned anew": "not shown to be more than a retrained model learns anew",
+    "still there": "it was never gone: already above what the retrained model reaches by the attack",
+    "came back and repair": "it came back, and generic text rose too",
+    "came back": "it came back",
+}
+_UNPARTED = "a retrained model was not attacked, so what is memory and what is learning anew cannot be parted"
+_EARLIER = {
+    "no return": "nothing came back under this budget",
+    "return": "it came back",
+    "return and repair": "it came back, and generic text rose too",
+    "repair": "a broken model was repaired: generic text rose as much",
+}
+_EARLIER_OF_OTHERS = {
+    "no return": "nothing learned",
+    "return": "learned anew",
+    "return and repair": "learned anew",
+}
+EARLIER_RULE = (
+    "read by an earlier rule: each checkpoint's own change, not its level against the retrained model's"
+)
 
 
 class RelearnSettings(PresetSettings, ReadingSettings):
@@ -117,8 +165,10 @@ class ScoreChange(Record):
 
     kind: `accuracy` of questions, or `token probability`: mean over scored sequences of exp(mean log p of
     their predicted tokens), of answers where there are any. change: after minus before over the same items,
-    with a bootstrap interval. log_before, log_after: mean log p of a token, nats; None for questions. topic:
-    subjects of one topic are averaged before topics are; "" in older records: each is a topic of its own.
+    with a bootstrap interval. before_items, after_items: of each item, in order, without texts; empty in
+    records made before they were kept. log_before, log_after: mean log p of a token, nats; None for
+    questions. topic: subjects of one topic are averaged before topics are; "" in older records: each is a
+    topic of its own.
     """
 
     name: str
@@ -130,6 +180,8 @@ class ScoreChange(Record):
     after: float
     change: Estimate
     chance: float | None = None
+    before_items: tuple[float, ...] = ()
+    after_items: tuple[float, ...] = ()
     log_before: float | None = None
     log_after: float | None = None
 
@@ -146,11 +198,37 @@ class RoleChange(Record):
     high: float | Undefined
 
 
+class LevelDifference(Record):
+    """A level less the retrained model's level after the attack, on the same items, a share of the score.
+
+    low, high: 95 %, the wider of paired bootstrap and Student's t on either side. items: questions or
+    sequences.
+    """
+
+    change: float
+    low: float | Undefined
+    high: float | Undefined
+    items: int
+
+
+class AgainstOracle(Record):
+    """A checkpoint against the retrained model after the attack.
+
+    after, generic: its own level after it, on forget and on generic text. start: its level on forget text
+    before.
+    """
+
+    after: LevelDifference
+    start: LevelDifference
+    generic: LevelDifference | None = None
+
+
 class CheckpointRelearning(Record):
     """One checkpoint under the attack. failed: why it could not be attacked, else None.
 
-    losses: mean training loss of each epoch. weights_sha256: of the trained adapters. beyond_oracle: its
-    change on forget text minus the oracle's, a share of the same score; of the oracle itself undefined.
+    losses: mean training loss of each epoch. weights_sha256: of the trained adapters. against_oracle:
+    levels, None in records made before they were compared. beyond_oracle: its change on forget text minus
+    the oracle's, a share of the same score; in older records undefined for the oracle itself.
     """
 
     label: str
@@ -159,6 +237,7 @@ class CheckpointRelearning(Record):
     scores: tuple[ScoreChange, ...] = ()
     roles: tuple[RoleChange, ...] = ()
     reading: Reading | Undefined
+    against_oracle: AgainstOracle | Undefined | None = None
     beyond_oracle: float | Undefined = Undefined(undefined="no oracle was attacked")
     steps: int = 0
     rows_seen: int = 0
@@ -166,13 +245,6 @@ class CheckpointRelearning(Record):
     weights_sha256: str = ""
     seconds: float = 0.0
     failed: Undefined | None = None
-
-    @property
-    def said(self) -> str:
-        """The reading in words; what base and oracle gain is learned, nothing returns to them."""
-        if isinstance(self.reading, Undefined) or self.role == "unlearned" or self.reading == "repair":
-            return str(self.reading)
-        return "nothing learned" if self.reading == "no return" else "learned anew"
 
     def change(self, role: Role) -> RoleChange | None:
         """The change on a role; None where nothing of it was scored."""
@@ -183,11 +255,12 @@ class RelearnRecord(Record):
     """Relearning of checkpoints under one budget: `relearn.json`.
 
     budget_sha256: of the training sequences in their order and the settings: the same for every checkpoint.
-    draws, condition: of the bootstrap.
+    draws, condition: of the bootstrap. rule: by what the readings were made.
     """
 
     format: Literal["vestige-relearn-1"] = "vestige-relearn-1"
     name: str
+    rule: Rule = "own change"
     settings: RelearnSettings
     steps: int
     texts: tuple[RelearnText, ...]
@@ -198,10 +271,46 @@ class RelearnRecord(Record):
     caveats: tuple[str, ...] = ()
     provenance: Annotated[dict[str, Any], Field(default_factory=dict)]
 
+    @property
+    def oracle(self) -> CheckpointRelearning | None:
+        """The retrained model, where it came through the attack."""
+        return next(
+            (item for item in self.checkpoints if item.role == "oracle" and item.failed is None), None
+        )
+
     def said(self, item: CheckpointRelearning) -> str:
-        """A checkpoint's reading in words, with what makes it weak."""
+        """A checkpoint's reading as a word, with what makes it weak."""
+        reading = str(item.reading)
+        if self.rule == "own change" and item.role != "unlearned":
+            reading = _EARLIER_OF_OTHERS.get(reading, reading)
         weak = self.weak(item)
-        return f"{item.said}; {weak}" if weak else item.said
+        return f"{reading}; {weak}" if weak else reading
+
+    def sentence(self, item: CheckpointRelearning) -> str:
+        """What relearning did to a checkpoint: its reading, its levels and the retrained model's.
+
+        The same weights have the same sentence, whatever they are called.
+        """
+        if item.failed is not None:
+            return str(item.failed)
+        forget = item.change("forget")
+        if forget is None or isinstance(item.reading, Undefined):
+            return str(item.reading)
+        if self.rule == "own change":
+            words = _EARLIER if item.role == "unlearned" else {**_EARLIER, **_EARLIER_OF_OTHERS}
+        else:
+            words = _WORDS
+        said = f"{words[item.reading]}: {_levels(forget)} on forget text"
+        oracle = self.oracle
+        theirs = oracle.change("forget") if oracle is not None else None
+        if theirs is not None:
+            said += f", the retrained model {_levels(theirs)}"
+        if isinstance(item.against_oracle, AgainstOracle):
+            said += f"; difference after the attack {_points(item.against_oracle.after)} points"
+        if item.reading in ("came back", "came back and repair"):
+            said += f"; it came back by {_points(forget)} points; {_UNPARTED}"
+        weak = self.weak(item)
+        return f"{said}; {weak}" if weak else said
 
     def weak(self, item: CheckpointRelearning) -> str:
         """Why it shows little that nothing returned to a checkpoint: a model that never saw the text learned
@@ -210,9 +319,10 @@ class RelearnRecord(Record):
             other.role == "oracle" and other.failed is None and other.reading == "no return"
             for other in self.checkpoints
         )
-        if item.role != "unlearned" or item.failed is not None or item.reading != "no return" or not untaught:
+        earlier = self.rule == "own change" and item.role != "unlearned"
+        if earlier or item.failed is not None or item.reading != "no return" or not untaught:
             return ""
-        return "the attack taught the retrained model nothing either, so it shows little"
+        return "the attack taught the retrained model nothing, so it shows little"
 
     def checkpoint(self, label: str) -> CheckpointRelearning:
         """The checkpoint of this label. Raises KeyError."""
@@ -251,35 +361,32 @@ class RelearnRecord(Record):
         return text
 
 
-def beyond(item: CheckpointRelearning, oracle: CheckpointRelearning | None) -> CheckpointRelearning:
-    """The checkpoint with its change on forget text beyond the oracle's, or why there is none."""
-    if oracle is None:
-        return item
-    own, theirs = item.change("forget"), oracle.change("forget")
-    value: float | Undefined
-    if item.role == "oracle":
-        value = Undefined(undefined="it is the oracle")
-    elif own is None:
-        value = item.failed or Undefined(undefined="no forget text was scored")
-    elif theirs is None:
-        value = Undefined(undefined="nothing is known of the oracle under the attack")
-    else:
-        value = own.change - theirs.change
-    return item.model_copy(update={"beyond_oracle": value})
-
-
 def reading_of(forget: RoleChange | None, generic: RoleChange | None) -> Reading | Undefined:
-    """What a change is: see `Reading`. A change counts when it is at least 0.01 and its interval, where there
-    is one, lies above 0."""
+    """What a checkpoint's own change is, whatever others do; a change counts as `rose` says.
+
+    One of `no return`, `return`, `return and repair`, `repair`.
+    """
     if forget is None:
         return Undefined(undefined="no forget text was scored")
-    returned, repaired = _rose(forget), generic is not None and _rose(generic)
+    repaired = generic is not None and rose(generic)
     if repaired and generic is not None and generic.change >= forget.change:
         return "repair"
-    if not returned:
+    if not rose(forget):
         return "no return"
     return "return and repair" if repaired else "return"
 
 
-def _rose(item: RoleChange) -> bool:
+def rose(item: RoleChange | LevelDifference) -> bool:
+    """Whether a difference is at least 0.01 and its interval, where there is one, lies above 0."""
     return item.change >= LEAST and (isinstance(item.low, Undefined) or item.low > 0)
+
+
+def _levels(item: RoleChange) -> str:
+    return f"{100 * item.before:.1f} to {100 * item.after:.1f} %"
+
+
+def _points(item: RoleChange | LevelDifference) -> str:
+    said = f"{100 * item.change:+.1f}"
+    if isinstance(item.low, Undefined) or isinstance(item.high, Undefined):
+        return said
+    return f"{said} [{100 * item.low:+.1f}, {100 * item.high:+.1f}]"

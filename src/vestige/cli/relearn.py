@@ -170,13 +170,12 @@ def print_relearning(record: RelearnRecord) -> None:
 
 def relearn_line(record: RelearnRecord, item: Any) -> str:
     """What relearning did to a checkpoint, in one line."""
-    if item.failed is not None:
-        return str(item.failed)
-    parts = []
+    parts = [record.sentence(item)]
     for role in item.roles:
-        interval = "" if hasattr(role.low, "undefined") else f" [{role.low:+.3f}, {role.high:+.3f}]"
-        parts.append(f"{role.role} {role.before:.3f} to {role.after:.3f} ({role.change:+.3f}{interval})")
-    return f"{record.said(item)}: {'; '.join(parts)}"
+        if role.role != "forget":
+            interval = "" if hasattr(role.low, "undefined") else f" [{role.low:+.3f}, {role.high:+.3f}]"
+            parts.append(f"{role.role} {role.before:.3f} to {role.after:.3f} ({role.change:+.3f}{interval})")
+    return "; ".join(parts)
 
 
 def correlate(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -16,19 +15,17 @@ from pydantic import ValidationError
 from torch import nn
 
 import vestige
+from vestige.attacks.relearn_reading import ROLE_SEEDS, read_together, role_changes
 from vestige.attacks.relearn_records import (
     RECORD,
     CheckpointRelearning,
     RelearnRecord,
     RelearnSettings,
-    RoleChange,
     ScoreChange,
-    beyond,
     reading_of,
 )
 from vestige.attacks.relearning import attack_weights, budget_sha256, token_log_probs
-from vestige.contracts import Interval, Undefined
-from vestige.data.corpora import Role
+from vestige.contracts import Undefined
 from vestige.errors import Diverged, InputError
 from vestige.files import refuse_overwriting, stored_record, writable_folder, write_text
 from vestige.footprint.checkpoints import opener
@@ -47,16 +44,11 @@ from vestige.language_study.budget import (
 from vestige.models.causal_lm import LanguageModel, check_comparable
 from vestige.models.devices import chosen_device
 from vestige.seeds import digest
-from vestige.statistics import DRAWS, ROW_SEEDS, bootstrap_rows, estimate, mean_of
+from vestige.statistics import DRAWS, bootstrap_rows, estimate, mean_of
 from vestige.training.steps import Hooks
 
 __all__ = ["relearn"]
 
-_SEEDS: Mapping[Role, int] = {
-    "forget": ROW_SEEDS["F"],
-    "adjacent": ROW_SEEDS["G"],
-    "generic": ROW_SEEDS["R"],
-}
 Part = Literal["base", "unlearned", "oracle"]
 
 
@@ -125,13 +117,13 @@ def relearn(
     for label, part, opened in parts:
         watcher.stage(f"relearning: {label}")
         found.append(_checkpoint(label, part, opened(), first, budget, settings, steps, folder, watcher))
-    retrained = next((item for item in found if item.role == "oracle"), None)
     record = RelearnRecord(
         name=name,
         settings=settings,
         steps=steps,
         texts=tuple(budget.texts),
-        checkpoints=tuple(beyond(item, retrained) for item in found),
+        rule="against the retrained model",
+        checkpoints=read_together(found),
         budget_sha256=budget_sha256(budget.rows, settings),
         draws=DRAWS,
         condition=(
@@ -174,7 +166,7 @@ def _checkpoint(
     watcher: Watcher,
 ) -> CheckpointRelearning:
     key = digest(
-        "relearned checkpoint",
+        "relearned checkpoint with its items",
         label,
         part,
         model.record.sha256,
@@ -225,7 +217,7 @@ def _checkpoint(
     scores = tuple(
         _change(item, first, second) for item, first, second in zip(budget.scored, before, after, strict=True)
     )
-    roles = tuple(_roles(scores))
+    roles = tuple(role_changes(scores, ROLES))
     by_role = {item.role: item for item in roles}
     record = CheckpointRelearning(
         label=label,
@@ -280,7 +272,7 @@ def _change(item: Scored, before: Sequence[float], after: Sequence[float]) -> Sc
     asked = bool(item.questions)
     first, second = ([value if asked else math.exp(value) for value in values] for values in (before, after))
     moved = mean_of([b - a for a, b in zip(first, second, strict=True)])
-    result = bootstrap_rows({"change": moved}, seed=_SEEDS[item.role])["change"]
+    result = bootstrap_rows({"change": moved}, seed=ROLE_SEEDS[item.role])["change"]
     return ScoreChange(
         name=item.name,
         topic=item.topic,
@@ -291,47 +283,11 @@ def _change(item: Scored, before: Sequence[float], after: Sequence[float]) -> Sc
         after=_mean(second),
         change=estimate(result, condition="one attack of one checkpoint"),
         chance=_mean([1 / len(question.options) for question in item.questions]) if asked else None,
+        before_items=tuple(first),
+        after_items=tuple(second),
         log_before=None if asked else _mean(before),
         log_after=None if asked else _mean(after),
     )
-
-
-def _roles(scores: Sequence[ScoreChange]) -> Iterator[RoleChange]:
-    """Subjects are averaged in their topic, topics in their role; of a role with questions the questions
-    alone."""
-    for role in ROLES:
-        own = [item for item in scores if item.role == role]
-        own = [item for item in own if item.kind == "accuracy"] or own
-        if not own:
-            continue
-        sizes = Counter(item.topic or item.name for item in own)
-        shares = [1 / (len(sizes) * sizes[item.topic or item.name]) for item in own]
-
-        def mean(values: Iterable[float], shares: Sequence[float] = shares) -> float:
-            return math.fsum(share * value for share, value in zip(shares, values, strict=True))
-
-        change = mean(item.after - item.before for item in own)
-        halves_ = [
-            share * (item.change.row.high - item.change.row.low) / 2
-            for item, share in zip(own, shares, strict=True)
-            if isinstance(item.change.row, Interval)
-        ]
-        half = math.sqrt(math.fsum(value**2 for value in halves_))
-        alone = own[0].change.row if len(own) == 1 else None
-        if isinstance(alone, Interval):
-            low, high = alone.low, alone.high
-        else:
-            low, high = change - half, change + half
-        none = Undefined(undefined="no interval of one of its topics")
-        known = len(halves_) == len(own)
-        yield RoleChange(
-            role=role,
-            before=mean(item.before for item in own),
-            after=mean(item.after for item in own),
-            change=change,
-            low=low if known else none,
-            high=high if known else none,
-        )
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -345,6 +301,8 @@ def _epoch_losses(log: Sequence[Mapping[str, Any]]) -> Iterator[float]:
 
 def _caveats(budget: Budget, found: Sequence[CheckpointRelearning]) -> Iterator[str]:
     yield "a checkpoint that does not return under this budget may return under another"
+    if any(item.role == "oracle" and item.failed is None for item in found):
+        yield "one retrained model was attacked: the level of another may lie above or below it"
     yield from budget.caveats
     kinds = {item.role: item.questions != () for item in budget.scored}
     if len({kinds[role] for role in kinds}) > 1:

@@ -95,6 +95,31 @@ def test_every_checkpoint_has_the_same_budget(record: Any) -> None:
     assert noised.beyond_oracle == pytest.approx(noised.change("forget").change - forget.change)
 
 
+def test_the_same_weights_read_the_same_under_every_name(work: Path, tmp_path: Path) -> None:
+    """The oracle's folder given as an unlearned checkpoint, and as the base."""
+    texts = {
+        name: write_corpus(tmp_path / f"{name}.jsonl", tiny_texts(40, seed=seed, words=POOL[8:20]))
+        for name, seed in (("bio", 1), ("far", 2))
+    }
+    found = attack(
+        work,
+        models={"renamed": str(work / "base"), "noised": str(work / "noised")},
+        forget={"bio": texts["bio"]},
+        adjacent={},
+        generic={"far": texts["far"]},
+        settings=RelearnSettings(**{**QUICK, "score_rows": 20}),
+    )
+    base, renamed, noised, oracle = found.checkpoints
+    assert (renamed.role, oracle.role) == ("unlearned", "oracle")
+    assert oracle.reading == renamed.reading == base.reading == "learned anew"
+    sentence = found.sentence(oracle)
+    assert found.sentence(renamed) == found.sentence(base) == sentence
+    assert "difference after the attack +0.0 [+0.0, +0.0] points" in sentence
+    assert renamed.against_oracle == oracle.against_oracle != noised.against_oracle
+    assert renamed.beyond_oracle == oracle.beyond_oracle == 0
+    assert found.said(renamed) == found.said(oracle) == "learned anew"
+
+
 def test_half_of_the_forget_text_is_scored_and_never_trained_on(record: Any) -> None:
     bio, cyber, near, far = record[0].texts
     assert (bio.held_out, bio.trained, bio.scored, bio.shared) == (7, 6, 6, 0)
@@ -227,6 +252,7 @@ def test_questions_are_scored_by_accuracy(work: Path) -> None:
     assert (bio.held_out, bio.trained, bio.scored, bio.questions) == (0, 6, 0, 6)
     assert any("not in one unit" in line for line in found.caveats)
     assert isinstance(found.checkpoints[0].beyond_oracle, Undefined)
+    assert found.checkpoints[1].reading in ("came back", "came back and repair", "repair", "no return")
     with pytest.raises(InputError, match="did you mean 'bio'"):
         attack(work, questions={"bioo": work / "asked.jsonl"})
 

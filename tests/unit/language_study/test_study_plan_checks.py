@@ -11,17 +11,18 @@ import pytest
 import yaml
 from tests.tiny_lm import save_tiny_llama, tiny_texts, write_corpus
 
+from vestige.attacks.relearn_reading import read_together
 from vestige.attacks.relearn_records import (
     CheckpointRelearning,
     RelearnRecord,
     RelearnSettings,
     RoleChange,
-    beyond,
+    ScoreChange,
     reading_of,
 )
 from vestige.cli import run
 from vestige.cli.relearn import print_relearning
-from vestige.contracts import Undefined
+from vestige.contracts import Estimate, Undefined
 from vestige.errors import InputError
 from vestige.language_study.plan import MethodPlan, base_label, load_language_study, shipped_language_studies
 from vestige.language_study.table import study_rows
@@ -230,9 +231,17 @@ def relearned(label: str, role: Any, change: float) -> CheckpointRelearning:
     moved = RoleChange(
         role="forget", before=0.3, after=0.3 + change, change=change, low=change - 0.01, high=change + 0.01
     )
+    before, after = (
+        [1.0] * round(100 * level) + [0.0] * round(100 - 100 * level) for level in (0.3, 0.3 + change)
+    )
+    score = ScoreChange(
+        name="a", role="forget", kind="accuracy", items=100, before=0.3, after=0.3 + change,
+        change=Estimate(value=change), before_items=tuple(before), after_items=tuple(after),
+    )  # fmt: skip
     return CheckpointRelearning(
         label=label,
         role=role,
+        scores=(score,),
         model=LanguageModelRecord(
             label=label, location=label, kind="folder", sha256="ab", architecture="X", parameters=1,
             vocabulary=1, dtype="float32", adds_bos=False,
@@ -243,14 +252,13 @@ def relearned(label: str, role: Any, change: float) -> CheckpointRelearning:
 
 
 def attacked(*changes: tuple[str, Any, float]) -> RelearnRecord:
-    found = [relearned(*change) for change in changes]
-    oracle = next((item for item in found if item.role == "oracle"), None)
     return RelearnRecord(
         name="x",
+        rule="against the retrained model",
         settings=RelearnSettings(),
         steps=1,
         texts=(),
-        checkpoints=tuple(beyond(item, oracle) for item in found),
+        checkpoints=read_together([relearned(*change) for change in changes]),
         budget_sha256="",
         draws=1,
         condition="",
@@ -258,16 +266,16 @@ def attacked(*changes: tuple[str, Any, float]) -> RelearnRecord:
     )
 
 
-WEAK = "no return; the attack taught the retrained model nothing either, so it shows little"
+WEAK = "no return; the attack taught the retrained model nothing, so it shows little"
 
 
 @pytest.mark.parametrize(
-    ("oracle", "said"),
-    [(0.0, WEAK), (0.2, "no return"), (None, "no return")],
+    ("oracle", "said", "other"),
+    [(0.0, WEAK, "return"), (0.2, "no return", "return"), (None, "no return", "came back")],
     ids=["untaught", "taught", "no-oracle"],
 )
 def test_no_return_beside_an_oracle_that_learned_nothing(
-    oracle: float | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    oracle: float | None, said: str, other: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = attacked(
         ("base", "base", 0.0),
@@ -277,21 +285,29 @@ def test_no_return_beside_an_oracle_that_learned_nothing(
     )
     print_relearning(record)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("base (base): nothing learned: forget")
-    assert lines[1].startswith(f"npo (unlearned): {said}: forget")
-    assert lines[2].startswith("dpo (unlearned): return: forget")
+    nothing = "nothing came back under this budget: 30.0 to 30.0 % on forget text"
+    assert lines[0].startswith(f"base (base): {nothing}")
+    assert lines[1].startswith(f"npo (unlearned): {nothing}")
+    assert ("the attack taught the retrained model nothing" in lines[1]) == (said == WEAK)
+    assert lines[2].startswith("dpo (unlearned): it came back")
+    assert ("cannot be parted" in lines[2]) == (oracle is None)
+    if oracle is not None:
+        end = 100 * (0.3 + oracle)
+        assert (
+            f"30.0 to 60.0 % on forget text, the retrained model 30.0 to {end:.1f} %; difference" in lines[2]
+        )
     folders = {item.label: str(tmp_path) for item in record.checkpoints}
     rows = {
         row.label: row
         for row in study_rows(tmp_path, folders, [MethodPlan(method="npo")], None, None, record, {})
     }
     assert rows["npo"].reading == said
-    assert rows["dpo"].reading == "return"
+    assert rows["dpo"].reading == other
     if oracle is None:
         assert rows["npo"].beyond == Undefined(undefined="no oracle was attacked")
     else:
         assert rows["npo"].beyond == pytest.approx(-oracle)
-        assert rows["oracle"].beyond == Undefined(undefined="it is the oracle")
+        assert rows["oracle"].beyond == 0
 
 
 def test_the_base_has_a_readers_name(tmp_path: Path) -> None:

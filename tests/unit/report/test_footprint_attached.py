@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from tests import footprints as made
 
+from vestige.attacks.relearn_reading import read_together
 from vestige.attacks.relearn_records import (
+    EARLIER_RULE,
     CheckpointRelearning,
     RelearnRecord,
     RelearnSettings,
@@ -49,6 +51,11 @@ def interval(value: float, half: float = 0.02) -> Interval:
     )
 
 
+def items(level: float) -> tuple[float, ...]:
+    """200 answers, the first ones right."""
+    return (1.0,) * round(200 * level) + (0.0,) * (200 - round(200 * level))
+
+
 def relearned(
     label: str, role: Any, before: float, change: float, generic: float = 0.0
 ) -> CheckpointRelearning:
@@ -69,6 +76,8 @@ def relearned(
             before=item.before,
             after=item.after,
             change=Estimate(value=item.change, row=interval(item.change), rows=200),
+            before_items=items(item.before),
+            after_items=items(item.after),
             chance=0.25,
         )
         for item in roles
@@ -80,7 +89,6 @@ def relearned(
         scores=scores,
         roles=roles,
         reading=reading_of(roles[0], roles[2]),
-        beyond_oracle=change - 0.1,
         steps=125,
         losses=(3.0, 2.0),
     )
@@ -97,7 +105,8 @@ def attack() -> RelearnRecord:
         name="r",
         settings=RelearnSettings(),
         steps=125,
-        checkpoints=tuple(checkpoints),
+        rule="against the retrained model",
+        checkpoints=read_together(checkpoints),
         budget_sha256="ab" * 32,
         texts=(
             RelearnText(
@@ -207,14 +216,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_page_shows_what_behaves_and_what_returns(folder: Path, tmp_path: Path) -> None:
     assert run(["report", str(folder), "--out", str(tmp_path)]) == 0
-    page = (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text().replace("\u00a0", " ")
     assert "lost 48.0" in page
-    assert "it came back: +27.0" in page
-    assert "a broken model was repaired" in page
+    # RMU .35 to .62 against .30 to .40; GA and ATU stay at .65, where they were before.
+    assert (
+        "it came back, above what a retrained model learns anew: 35.0 to 62.0 % on forget text, the" in page
+    )
+    assert "difference after the attack +22.0 [+16.0, +28.0] points" in page
+    assert page.count("it was never gone: already above what the retrained model reaches by the attack") == 2
     assert "Moved, behaves, returns" in page
     assert "Before and after relearning" in page
-    assert "learned anew" in page
-    assert "nothing learned" in page
+    assert EARLIER_RULE not in page
     assert "globally-destructive" in page
     assert "45 of 90 documents held out" in page
     assert "Not run: no relearning attack" not in page
@@ -231,16 +243,20 @@ def test_every_folded_checkpoint_says_all_at_a_glance(folder: Path, tmp_path: Pa
     (tmp_path / "behaviour.json").write_text(asked().to_json())
     record = attack()
     others = [item for item in record.checkpoints if item.role != "oracle"]
-    relearning = record.model_copy(update={"checkpoints": (*others, relearned("fresh", "oracle", 0.3, 0.1))})
+    relearning = record.model_copy(
+        update={"checkpoints": read_together([*others, relearned("fresh", "oracle", 0.3, 0.1)])}
+    )
     (tmp_path / "relearn.json").write_text(relearning.to_json())
     assert run(["report", str(tmp_path)]) == 0
     page = (tmp_path / "report.html").read_text().replace("\u00a0", " ")
     lines = dict(
         re.findall(r'<summary><span class="name">.*?>?(\w+)</.*?class="glance">(.*?)</span></summary>', page)
     )
-    assert lines["RMU"] == "forget text moved 7.00 % · lost 48.0 % of forget answers · came back +27.0 points"
-    assert "· repaired " in lines["GA"]
-    assert lines["fresh"] == "forget text moved 19.0 % · learned +10.0 points"
+    assert (
+        lines["RMU"]
+        == "forget text moved 7.00 % · lost 48.0 % of forget answers · 35.0 to 62.0 % after relearning"
+    )
+    assert lines["fresh"] == "forget text moved 19.0 % · 30.0 to 40.0 % after relearning"
     assert set(lines) == {*LABELS, "fresh"}
     picture = re.search(
         r"fresh \(partially-localized, retrained\): moved 19.0 %, lost – %, came back \+10.0", page
@@ -330,15 +346,33 @@ def test_no_loss_is_said_where_the_base_guesses(folder: Path, tmp_path: Path) ->
 def test_an_attack_that_teaches_the_retrained_model_nothing_cannot_tell(folder: Path, tmp_path: Path) -> None:
     record = attack()
     oracle = relearned("retrained", "oracle", 0.25, 0.0)
-    others = [item for item in record.checkpoints if item.role != "oracle"]
+    others = [item for item in record.checkpoints if item.role != "oracle" and item.label != "ATU"]
     (tmp_path / "footprint.json").write_text((folder / "footprint.json").read_text())
-    (tmp_path / "relearn.json").write_text(
-        record.model_copy(update={"checkpoints": (*others, oracle)}).to_json()
-    )
+    checkpoints = read_together([*others, relearned("ATU", "unlearned", 0.25, 0.003), oracle])
+    (tmp_path / "relearn.json").write_text(record.model_copy(update={"checkpoints": checkpoints}).to_json())
     assert run(["report", str(tmp_path)]) == 0
     page = (tmp_path / "report.html").read_text()
-    assert "the attack taught the retrained model nothing either, so it shows little" in page
+    assert "the attack taught the retrained model nothing, so it shows little" in page
     assert "not in this footprint" in page
+
+
+def test_a_record_of_the_earlier_rule_says_so(folder: Path, tmp_path: Path) -> None:
+    """Own changes were read as a return; items and levels against the retrained model were not kept."""
+    (tmp_path / "footprint.json").write_text((folder / "footprint.json").read_text())
+    old = json.loads(attack().to_json())
+    del old["rule"]
+    for item in old["checkpoints"]:
+        del item["against_oracle"]
+        item["reading"] = "return" if item["roles"][0]["change"] > 0.05 else "no return"
+        for score in item["scores"]:
+            del score["before_items"], score["after_items"]
+    (tmp_path / "relearn.json").write_text(json.dumps(old))
+    assert run(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text().replace("\u00a0", " ")
+    assert "read by an earlier rule" in page
+    assert "it came back: 35.0 to 62.0 % on forget text, the retrained model 30.0 to 40.0 %" in page
+    assert "difference after the attack" not in page
+    assert "learned anew" in page
 
 
 def test_rows_of_other_weights_under_a_label_are_marked(folder: Path, tmp_path: Path) -> None:

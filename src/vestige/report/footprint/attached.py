@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from vestige.attacks.relearn_records import CheckpointRelearning, RelearnRecord, RoleChange
+from vestige.attacks.relearn_records import (
+    EARLIER_RULE,
+    AgainstOracle,
+    CheckpointRelearning,
+    RelearnRecord,
+    RoleChange,
+)
 from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour, Loss, RoleAccuracy
 from vestige.behaviour.stated import guess_words, guessed_roles, stated_loss
 from vestige.behaviour.tables import TOFU_HEADER, summary_lines, tofu_rows
@@ -100,16 +106,8 @@ def _loss(item: Loss) -> str:
 
 
 def _returns(item: CheckpointRelearning, attack: RelearnRecord) -> str:
-    """What came back, and whether the attack taught the retrained model anything."""
-    if item.failed is not None:
-        return plain(item.failed)
-    change = item.change("forget")
-    reading = plain(item.reading) if isinstance(item.reading, Undefined) else _READINGS[item.reading]
-    if item.role == "oracle" and item.reading in _OF_ORACLE:
-        reading = _OF_ORACLE[item.reading]
-    said = reading if change is None else f"{reading}: {_points(change)} points on forget text"
-    weak = attack.weak(item)
-    return f"{said}; {weak}" if weak else said
+    """What came back: levels before and after, beside the retrained model's."""
+    return plain(attack.sentence(item))
 
 
 def _glance(checkpoint: CheckpointFootprint, found: Beside) -> Iterator[str]:
@@ -128,21 +126,7 @@ def _glance(checkpoint: CheckpointFootprint, found: Beside) -> Iterator[str]:
     if attacked.failed is not None:
         yield f"relearning {plain(attacked.failed)}"
     elif change is not None:
-        word = "repaired" if attacked.reading == "repair" else "came back"
-        word = "learned" if checkpoint.role == "oracle" else word
-        yield f"{word} {100 * change.change:+.1f} points"
-
-
-_READINGS = {
-    "no return": "nothing came back under this budget",
-    "return": "it came back",
-    "return and repair": "it came back, and generic text rose too",
-    "repair": "a broken model was repaired: generic text rose as much",
-}
-
-
-_OF_ORACLE = {"no return": "this budget taught it nothing", "return": "learned anew"}
-"""Nothing returns to a retrained model."""
+        yield f"{100 * change.before:.1f} to {100 * change.after:.1f} % after relearning"
 
 
 def _points(change: RoleChange) -> str:
@@ -292,7 +276,7 @@ def _relearning(attack: RelearnRecord, record: FootprintRecord, found: Beside) -
         else:
             cells = (
                 *(_change_cell(item.change(role)) for role in ROLES),
-                _beyond(item),
+                _above(item, attack),
                 _reading(item, attack),
             )
         rows.append(Row(label=item.label, tag=_beside(item.label, item.role, known), cells=cells))
@@ -302,7 +286,7 @@ def _relearning(attack: RelearnRecord, record: FootprintRecord, found: Beside) -
         head="checkpoint",
         columns=(
             *(Column(key=role, title=role, detail="before to after, percent") for role in ROLES),
-            Column(key="beyond", title="beyond retrained", detail="points on forget text"),
+            Column(key="above", title="above retrained", detail="points on forget text, after"),
             Column(key="reading", title="reading", numeric=False),
         ),
         rows=tuple(rows),
@@ -312,7 +296,8 @@ def _relearning(attack: RelearnRecord, record: FootprintRecord, found: Beside) -
     rows_ = correlation_rows(record, found)
     if sum(row.recovery is not None for row in rows_) >= LEAST_CORRELATED:
         blocks += _correlations(rows_)
-    blocks.append(Bullets([plain(line) for line in attack.caveats]))
+    earlier = (EARLIER_RULE,) if attack.rule == "own change" else ()
+    blocks.append(Bullets([plain(line) for line in (*earlier, *attack.caveats)]))
     return tuple(blocks)
 
 
@@ -322,11 +307,25 @@ def _change_cell(change: RoleChange | None) -> Cell:
     return Cell(text=f"{100 * change.before:.1f} to {100 * change.after:.1f}", row=_points(change))
 
 
-def _beyond(item: CheckpointRelearning) -> Cell:
+def _above(item: CheckpointRelearning, attack: RelearnRecord) -> Cell:
+    """How far above the retrained model's level after the attack; of earlier records what it gained more."""
+    found = item.against_oracle
+    if isinstance(found, AgainstOracle):
+        after = found.after
+        ends = (
+            plain(after.low)
+            if isinstance(after.low, Undefined) or isinstance(after.high, Undefined)
+            else f"[{100 * after.low:+.1f}, {100 * after.high:+.1f}]"
+        )
+        return Cell(text=f"{100 * after.change:+.1f}", row=ends)
+    if found is not None:
+        return lost_cell(found)
     value = item.beyond_oracle
-    if item.role == "oracle":
+    if item.role == "oracle" or attack.rule != "own change":
         return Cell(text=EMPTY)
-    return lost_cell(value) if isinstance(value, Undefined) else Cell(text=f"{100 * value:+.1f}")
+    if isinstance(value, Undefined):
+        return lost_cell(value)
+    return Cell(text=f"{100 * value:+.1f}", note="change beyond the retrained model's")
 
 
 def _reading(item: CheckpointRelearning, attack: RelearnRecord) -> Cell:

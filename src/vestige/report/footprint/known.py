@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vestige.contracts import Undefined
-from vestige.footprint.tables import signed_text
 from vestige.language_study.records import CheckpointRow, InjectedScores, LanguageStudyRecord
 from vestige.report.footprint.attached import QUESTIONS
 from vestige.report.footprint.sections import Extras
@@ -96,7 +95,7 @@ def known_table(record: LanguageStudyRecord) -> Table | None:
             Column(key="weights", title="weights", detail="norm left, 1: none undone"),
             Column(key="class", title="class", detail="published thresholds", numeric=False),
             Column(key="calibrated", title="calibrated class", numeric=False),
-            Column(key="recovery", title="came back", detail="points"),
+            Column(key="recovery", title="relearning", detail="before to after, percent"),
         ),
         rows=tuple(Row(label=row.label, tag=_TAGS.get(row.role, ""), cells=_cells(row)) for row in rows),
     )
@@ -118,6 +117,6 @@ def _cells(row: CheckpointRow) -> tuple[Cell, ...]:
         text_cell(row.class_name),
         text_cell(row.calibrated),
         Cell(text=EMPTY)
-        if isinstance(row.recovery, Undefined)
-        else Cell(text=signed_text(100 * row.recovery, 1)),
+        if isinstance(row.relearn_before, Undefined) or isinstance(row.relearn_after, Undefined)
+        else Cell(text=f"{100 * row.relearn_before:.1f} to {100 * row.relearn_after:.1f}"),
     )
