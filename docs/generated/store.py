@@ -10,10 +10,10 @@ from typing import Any
 from generated.base import RECORDS
 from vestige.behaviour.records import BehaviourRecord
 from vestige.contracts import Undefined
+from vestige.csv_text import csv_text
 from vestige.files import read_record
 from vestige.footprint.records import FootprintRecord
 from vestige.language_study.records import LanguageStudyRecord
-from vestige.report.export import to_csv
 from vestige.report.footprint.attached import extras_of
 from vestige.report.footprint.export import write_footprint_figures
 from vestige.report.footprint.joined import beside
@@ -165,7 +165,7 @@ def store_language_study(run: Path, commands: Sequence[str], target: Path) -> No
     if asked.is_file():
         rows = tofu_rows(read_record(asked, BehaviourRecord, "run the study again"))
         if len(rows) > 1:
-            (target / "tofu.csv").write_text(to_csv(rows[0], rows[1:]), encoding="utf-8")
+            (target / "tofu.csv").write_text(csv_text(rows[0], rows[1:]), encoding="utf-8")
     path = run / "footprint" / "footprint.json"
     shifts = read_footprint(path)
     extras = extras_of(shifts, beside(path), key="f1")

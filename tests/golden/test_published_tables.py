@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from vestige.csv_text import csv_text
 from vestige.report.consistency import row_contradiction
-from vestige.report.export import to_csv
 from vestige.report.paper_tables import paper_tables
 from vestige.report.paper_tables_supplement import screening_summary
 from vestige.study.ledger import Ledger, read_ledger
@@ -61,7 +61,7 @@ def test_a_table_of_imported_numbers_is_equal_cell_by_cell(ledger: Ledger, paper
         printed = list(csv.reader(file))
     (table,) = paper_tables(ledger, [FILES[kind]])
     ((stem, (header, rows)),) = table.files.items()
-    found = list(csv.reader(io.StringIO(to_csv(header, rows))))
+    found = list(csv.reader(io.StringIO(csv_text(header, rows))))
     assert stem == f"table-{FILES[kind].lower()}"
     assert found[0] == [*printed[0], "imported"]
     assert [line[:-1] for line in found[1:]] == printed[1:]

@@ -231,8 +231,9 @@ def _check_only(only: str | None) -> None:
 
 def write_tables(assessments: Sequence[Assessment], folder: Path, formats: Sequence[str]) -> list[Path]:
     """Write the tables in these formats and return their paths. Raises InputError."""
+    from vestige.csv_text import csv_text
     from vestige.files import write_text
-    from vestige.report.export import LONG_COLUMNS, long_rows, to_csv, to_tex, verdict_rows
+    from vestige.report.export import LONG_COLUMNS, long_rows, to_tex, verdict_rows
     from vestige.report.tables import verdict_table
 
     written: list[Path] = []
@@ -243,8 +244,8 @@ def write_tables(assessments: Sequence[Assessment], folder: Path, formats: Seque
 
     if "csv" in formats:
         header, *rows = verdict_rows(assessments)
-        write("verdicts.csv", to_csv(header, rows))
-        write("measurements.csv", to_csv(LONG_COLUMNS, long_rows(assessments)))
+        write("verdicts.csv", csv_text(header, rows))
+        write("measurements.csv", csv_text(LONG_COLUMNS, long_rows(assessments)))
     if "tex" in formats:
         text = "\n".join(to_tex(verdict_table(item), caption=item.name) for item in assessments)
         write("verdicts.tex", text)

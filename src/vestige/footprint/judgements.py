@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from typing import Any, Literal
 
 from pydantic import Field
 
 from vestige.contracts import Interval, Record, Undefined
+from vestige.csv_text import csv_text
 from vestige.language import FitSettings
 from vestige.limits import MOST_DRAWS
 
@@ -268,8 +267,4 @@ class SensitivityTable(Record):
     def to_csv(self) -> str:
         """The rows as CSV with a header, one line a value."""
         names = list(SensitivityRow.model_fields)
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows([getattr(row, name) for name in names] for row in self.rows)
-        return text.getvalue()
+        return csv_text(names, ([getattr(row, name) for name in names] for row in self.rows))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vestige.contracts import Interval, Record, Undefined
+from vestige.csv_text import csv_text
 from vestige.errors import InputError, first_five
 from vestige.readers import Table, read_table
 from vestige.statistics.correlation import UNKNOWN, Correlation, CorrelationPair, correlation
@@ -101,20 +100,10 @@ class CorrelationRecord(Record):
 
     def to_csv(self) -> str:
         """The correlations as CSV text; empty where undefined; left_out: draws without a coefficient."""
-        made = io.StringIO()
-        writer = csv.writer(made, lineterminator="\n")
         parts = ("value", "p", "permutation_p", "low", "high", "left_out")
-        writer.writerow(
-            [
-                "key",
-                "x",
-                "y",
-                "over",
-                "n",
-                "checkpoints",
-                *[f"{kind}_{part}" for kind in ("pearson", "spearman") for part in parts],
-            ]
-        )
+        header = ["key", "x", "y", "over", "n", "checkpoints"]
+        header += [f"{kind}_{part}" for kind in ("pearson", "spearman") for part in parts]
+        rows = []
         for item in self.correlations:
             cells: list[Any] = [item.key, item.x, item.y, item.over, item.pair.n, len(item.checkpoints)]
             for found in (item.pair.pearson, item.pair.spearman):
@@ -125,8 +114,8 @@ class CorrelationRecord(Record):
                     for value in (found.value, found.p, found.permutation_p)
                 ]
                 cells += [*ends, found.left_out]
-            writer.writerow(cells)
-        return made.getvalue()
+            rows.append(cells)
+        return csv_text(header, rows)
 
 
 Reader = Callable[[CorrelationRow], float | None]

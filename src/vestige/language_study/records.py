@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from vestige.contracts import Record, Undefined
+from vestige.csv_text import csv_text
 from vestige.footprint.judgements import InjectionGates
 
 __all__ = ["CheckpointRow", "InjectedScores", "LanguageStudyRecord", "StageRecord"]
@@ -109,11 +108,7 @@ class LanguageStudyRecord(Record):
 
     def to_csv(self) -> str:
         """The table as CSV text; undefined values as `undefined: reason`."""
-        made = io.StringIO()
-        writer = csv.writer(made, lineterminator="\n")
-        writer.writerow(self.header())
-        writer.writerows([str(value) for value in self.cells(row)] for row in self.rows)
-        return made.getvalue()
+        return csv_text(self.header(), ([str(value) for value in self.cells(row)] for row in self.rows))
 
     @property
     def _injected(self) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Sequence
 
 from vestige.contracts import Assessment, Interval, Undefined
@@ -11,7 +9,7 @@ from vestige.report.measures import row_interval, value_of
 from vestige.report.tables import EMPTY, Table, decision_text, ordered, verdict_value
 from vestige.report.words import plain, short
 
-__all__ = ["LONG_COLUMNS", "long_rows", "tex_text", "to_csv", "to_tex", "verdict_rows"]
+__all__ = ["LONG_COLUMNS", "long_rows", "tex_text", "to_tex", "verdict_rows"]
 
 LONG_COLUMNS = (
     "assessment",
@@ -101,15 +99,6 @@ def verdict_rows(assessments: Sequence[Assessment]) -> Iterator[list[str]]:
 
 def _full_precision(value: float | None) -> str:
     return "" if value is None else repr(value)
-
-
-def to_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """CSV text, UTF-8, one header line, newline endings."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return buffer.getvalue()
 
 
 CAPTION_LIMIT = 2000

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vestige.csv_text import csv_text
 from vestige.files import write_text
 from vestige.report.drawing import standalone
-from vestige.report.export import to_csv, to_tex
+from vestige.report.export import to_tex
 from vestige.report.paper_figures import PaperFigure, paper_figures
 from vestige.report.paper_index import FIGURES, TABLES, chosen
 from vestige.report.paper_panel import PaperTable
@@ -80,7 +81,7 @@ def write_paper(
     for table in paper.shown_tables if tables else ():
         if "csv" in tables:
             for stem, (header, rows) in table.files.items():
-                write(table.heading, f"tables/{stem}.csv", to_csv(header, rows))
+                write(table.heading, f"tables/{stem}.csv", csv_text(header, rows))
         if "tex" in tables:
             write(table.heading, f"tables/table-{table.number.lower()}.tex", table_tex(table))
     for figure in paper.shown_figures if figures else ():

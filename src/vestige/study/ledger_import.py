@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
+from vestige.csv_text import text_of_sheet_cell
 from vestige.errors import InputError, did_you_mean, shown
 from vestige.readers import file_bytes
 from vestige.readers.csv_files import read_csv
@@ -49,7 +50,7 @@ def _rows(path: Path, row_type: type[LedgerRow]) -> list[LedgerRow]:
     ]
     if missing:
         raise InputError(f"{path}, header", f"no column '{missing[0]}'", "all columns of its table", "add it")
-    columns = [table.texts(column) for column in header]
+    columns = [[text_of_sheet_cell(text) for text in table.texts(column)] for column in header]
     return [
         _row(path, table.where(row), row_type, dict(zip(header, cells, strict=True)), known)
         for row, cells in enumerate(zip(*columns, strict=True))

@@ -9,7 +9,8 @@ import pytest
 from tests.assessments import assessment, comparison, estimate, interval, unlearned
 
 from vestige.contracts import Estimate, Undefined
-from vestige.report.export import LONG_COLUMNS, long_rows, to_csv, to_tex, verdict_rows
+from vestige.csv_text import csv_text, sheet_cell, text_of_sheet_cell
+from vestige.report.export import LONG_COLUMNS, long_rows, to_tex, verdict_rows
 from vestige.report.tables import (
     comparison_table,
     equivalence_table,
@@ -172,7 +173,7 @@ def test_reliability_bins_are_half_open() -> None:
 def test_csv_holds_full_precision_and_awkward_labels() -> None:
     label = 'a,"b"\n<i>'
     record = assessment(unlearned(label))
-    header, *rows = csv.reader(io.StringIO(to_csv(LONG_COLUMNS, long_rows([record]))))
+    header, *rows = csv.reader(io.StringIO(csv_text(LONG_COLUMNS, long_rows([record]))))
     found = next(
         dict(zip(header, row, strict=True)) for row in rows if row[2] == label and row[6:8] == ["gain", "G"]
     )
@@ -180,9 +181,32 @@ def test_csv_holds_full_precision_and_awkward_labels() -> None:
     assert float(found["value"]) == gain.value
     assert found["row_low"] == repr(gain.row.low)  # type: ignore[union-attr]
     assert (found["row_seed"], found["unit_seed"], found["draws"]) == ("2", "102", "5000")
-    header, *rows = csv.reader(io.StringIO(to_csv(*_split(verdict_rows([record, record])))))
+    header, *rows = csv.reader(io.StringIO(csv_text(*_split(verdict_rows([record, record])))))
     assert len(rows) == 6
     assert {len(row) for row in rows} == {len(header)}
+
+
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "'=1", '=HYPERLINK("x")']
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_label_is_a_formula_to_a_spreadsheet(text: str) -> None:
+    made = csv_text([text, "x"], [[text, "-0.5"], ["plain", -0.5]])
+    header, first, second = csv.reader(io.StringIO(made, newline=""))
+    assert header[0] == first[0] == f"'{text}"
+    assert first[1] == second[1] == "-0.5"
+    assert text_of_sheet_cell(first[0]) == text
+    record = assessment(unlearned(text))
+    _, *rows = csv.reader(io.StringIO(csv_text(LONG_COLUMNS, long_rows([record])), newline=""))
+    assert f"'{text}" in {row[2] for row in rows}
+    assert text not in {row[2] for row in rows}
+
+
+@pytest.mark.parametrize("value", ["-0.5", "+1e-3", "-inf", "-", "", "a=b", "'quoted'", "0", -0.5, 3, None])
+def test_other_cells_stay_as_they_are(value: object) -> None:
+    assert sheet_cell(value) == value
+    if isinstance(value, str):
+        assert text_of_sheet_cell(value) == value
 
 
 def _split(rows: object) -> tuple[list[str], list[list[str]]]:

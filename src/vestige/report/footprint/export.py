@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vestige.contracts import Undefined
+from vestige.csv_text import csv_text
 from vestige.files import write_text
 from vestige.footprint.judgements import CalibratedClass
 from vestige.footprint.records import CheckpointFootprint, FootprintRecord, Shift
 from vestige.metrics.footprint import FootprintClass
 from vestige.report.drawing import Panel, standalone
-from vestige.report.export import to_csv, to_tex
+from vestige.report.export import to_tex
 from vestige.report.footprint.page import overview
 from vestige.report.footprint.rows import checkpoint_rows
 from vestige.report.footprint.sections import Extras, footprint_sections
@@ -42,7 +43,7 @@ def write_footprint_tables(
             ("documents", _document_lines(records)),
         ):
             header, *lines = rows
-            write(f"{name}.csv", to_csv(header, lines))
+            write(f"{name}.csv", csv_text(header, lines))
     if "tex" in formats:
         tables = [table for record in records for table in (checkpoint_table(record), role_table(record))]
         variants = noise_variants(checkpoint_rows(records))
@@ -71,7 +72,7 @@ def write_footprint_figures(
         found += _panels(footprint_sections(record, extra, key=f"f{place}"), before)
     for name, panel in found:
         write_text(folder / name, standalone(panel))
-    index = to_csv(
+    index = csv_text(
         ["file", "caption", "alternative"],
         [[name, panel.caption, panel.alternative] for name, panel in found],
     )
