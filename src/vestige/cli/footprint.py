@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vestige.cli.footprint_checks import selftest, sensitivity
+from vestige.cli.footprint_checks import adjacency, selftest, sensitivity
 from vestige.errors import InputError, did_you_mean
 from vestige.files import is_path
 
@@ -19,6 +19,7 @@ __all__ = ["app", "labelled", "print_footprint"]
 app = typer.Typer(add_completion=False)
 app.command("selftest")(selftest)
 app.command("sensitivity")(sensitivity)
+app.command("adjacency")(adjacency)
 
 QUICK = {"units": 20, "max_length": 256, "hessian_length": 128, "probes": 1, "perplexity_tokens": 5_000}
 """What `--quick` samples instead."""
@@ -54,7 +55,10 @@ def footprint(
         Path | None, typer.Option("--cache", help="Folder for diagonals that several runs share.")
     ] = None,
     preset: Annotated[
-        str, typer.Option("--preset", help="default, or triage: the published batch-mean estimator.")
+        str,
+        typer.Option(
+            "--preset", help="default, or triage: measured as the published tables were, in bfloat16."
+        ),
     ] = "default",
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Also the calibrated class: about 60 more passes.")
@@ -67,15 +71,21 @@ def footprint(
     scale: Annotated[str, typer.Option("--scale", help="log, or linear (without a class).")] = "log",
     reduction: Annotated[str, typer.Option("--reduction", help="A sequence's loss: mean or sum.")] = "mean",
     dtype: Annotated[
-        str,
-        typer.Option("--dtype", help="float32, bfloat16, float16, float64: all are cast to it."),
-    ] = "float32",
+        str | None,
+        typer.Option(
+            "--dtype",
+            help="float32 (the preset triage: bfloat16), bfloat16, float16, float64: all cast to it.",
+        ),
+    ] = None,
     units: Annotated[int | None, typer.Option("--units", min=1, help="Units of a subset (200).")] = None,
     max_length: Annotated[int | None, typer.Option("--max-length", min=2, help="Tokens (1024).")] = None,
     probes: Annotated[
         int | None, typer.Option("--probes", min=0, help="Hessian probes (4); 0 leaves it out.")
     ] = None,
-    hessian: Annotated[str, typer.Option("--hessian", help="hvp or finite_difference.")] = "hvp",
+    hessian: Annotated[
+        str | None,
+        typer.Option("--hessian", help="hvp (the preset triage: finite_difference) or finite_difference."),
+    ] = None,
     length_matched: Annotated[
         bool, typer.Option("--length-matched", help="Cut units so that all corpora have the same lengths.")
     ] = False,
@@ -197,20 +207,17 @@ _CHOICES = {
 def _settings(*, preset: str, quick: bool, given: dict[str, int | None], **rest: Any) -> FootprintSettings:
     """The settings of a command line: preset, then --quick, then what was named."""
     from vestige.footprint.records import FootprintSettings
+    from vestige.unlearning.settings import chosen as given_settings
 
     for option, choices in _CHOICES.items():
-        value = {**rest, "preset": preset}[option]
-        if value not in choices:
+        value = {**rest, "preset": preset}.get(option)
+        if value is not None and value not in choices:
             raise InputError(
                 f"--{option}", f"'{value}'", f"one of {', '.join(choices)}", did_you_mean(value, choices)
             )
-    chosen: dict[str, Any] = {"preset": preset, "quick": quick, **rest}
-    if preset == "triage":
-        chosen["estimator"] = "batch-mean"
-    if quick:
-        chosen |= QUICK
-    chosen |= {key: value for key, value in given.items() if value is not None}
-    return FootprintSettings(**chosen)
+    chosen: dict[str, Any] = {"preset": preset, "quick": quick, **(QUICK if quick else {})}
+    chosen |= {key: value for key, value in {**rest, **given}.items() if value is not None}
+    return given_settings(FootprintSettings, {}, chosen)
 
 
 def labelled(values: list[str]) -> dict[str, str]:

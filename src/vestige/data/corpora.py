@@ -28,6 +28,7 @@ __all__ = [
     "length_matched",
     "read_corpus",
     "shared_documents",
+    "token_overlap",
     "truncated",
     "windowed",
 ]
@@ -81,7 +82,11 @@ class TokenSequence:
 
 @dataclass(frozen=True)
 class Sample:
-    """Seeded subsets of one corpus. Fields as `vestige.footprint.records.CorpusRecord` explains them."""
+    """Seeded subsets of one corpus. Fields as `vestige.footprint.records.CorpusRecord` explains them.
+
+    short: each subset's units for what is measured on shorter text; none: `subsets` cut on the right. texts:
+    what each subset is made of, for perplexity; none: the units' own texts.
+    """
 
     subsets: tuple[tuple[TokenSequence, ...], ...]
     documents: int
@@ -89,6 +94,8 @@ class Sample:
     windowed: int
     overlap: float
     notes: tuple[str, ...] = ()
+    short: tuple[tuple[TokenSequence, ...], ...] = ()
+    texts: tuple[tuple[str, ...], ...] = ()
 
     @property
     def coincide(self) -> bool:
@@ -288,7 +295,7 @@ def draw_sample(
         documents=len(long_enough),
         one_token=len(encoded) - len(long_enough),
         windowed=sum(len(encoded[i].ids) > max_length for i in long_enough),
-        overlap=_overlap(drawn),
+        overlap=token_overlap(drawn),
         notes=notes,
     )
 
@@ -429,7 +436,7 @@ def _unit(
     return TokenSequence(ids, document.id, start, text)
 
 
-def _overlap(subsets: Sequence[Sequence[TokenSequence]]) -> float:
+def token_overlap(subsets: Sequence[Sequence[TokenSequence]]) -> float:
     """Mean over pairs of subsets of the tokens both read, over those of the smaller one, in [0, 1]."""
     shares = []
     for k, first in enumerate(subsets):
@@ -500,6 +507,6 @@ def length_matched(samples: Mapping[str, Sample]) -> dict[str, Sample]:
                 tuple(truncated([unit], int(limit))[0] for unit, limit in zip(units, limits, strict=True))
             )
     return {
-        name: replace(sample, subsets=tuple(matched[name]), overlap=_overlap(matched[name]))
+        name: replace(sample, subsets=tuple(matched[name]), overlap=token_overlap(matched[name]))
         for name, sample in samples.items()
     }

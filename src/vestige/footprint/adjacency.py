@@ -18,6 +18,7 @@ from vestige.data.questions import read_questions
 from vestige.errors import InputError
 from vestige.footprint.judgements import Adjacency, Headroom, Lengths, Overlap
 from vestige.footprint.questions import answer
+from vestige.footprint.texts import sampled_documents
 from vestige.metrics.adjacency import mean_cosine, overlap, semantic_check, similarity_ratio
 from vestige.models.causal_lm import LanguageModel
 from vestige.models.embeddings import sentence_encoder
@@ -27,6 +28,8 @@ __all__ = ["TOP_K", "adjacency", "largest", "stated_accuracy"]
 
 TOP_K = (1_000, 10_000, 100_000)
 MOST_DOCUMENTS = 2000
+PIECES, PUBLISHED_PIECES = 128, 256
+"""Word pieces of a document that the encoder reads."""
 NO_STATEMENT = "nobody stated that the adjacent scope shares nothing with the forget scope"
 
 
@@ -41,21 +44,27 @@ def adjacency(
     encoder: str = "minilm",
     top_k: Sequence[int] = TOP_K,
     seed: int = 17,
+    published: bool = False,
+    documents: int = 200,
 ) -> Adjacency | Undefined:
     """The checks of the adjacent role against the other two, every role's corpora pooled.
 
     base_fisher: corpus -> Fisher diagonal of the model the shift starts from; empty: no model-side check.
     base_log10_ppl: corpus -> log10 perplexity of the base. base_accuracy: the base's accuracy on adjacent
     questions as a number, or a file of questions that `model` answers. statement: the user's word that the
-    scopes are disjoint. More than 2,000 documents a role are sampled by `seed`. Undefined without any of the
-    three roles.
+    scopes are disjoint. More than 2,000 documents a role are sampled by `seed`; published: instead
+    `documents` of each corpus by the published sample, of which the encoder reads 256 word pieces.
+    Undefined without any of the three roles.
     """
     present = {corpus.role for corpus in corpora.values()}
     missing = [role for role in ("forget", "adjacent", "generic") if role not in present]
     if missing:
         return Undefined(undefined=f"no {missing[0]} corpus")
-    embedder = sentence_encoder(encoder)
-    rows = {role: embedder.embed(_texts(corpora, role, seed)) for role in ("forget", "adjacent", "generic")}
+    embedder = sentence_encoder(encoder, max_tokens=PUBLISHED_PIECES if published else PIECES)
+    rows = {
+        role: embedder.embed(_texts(corpora, role, seed, documents if published else None))
+        for role in ("forget", "adjacent", "generic")
+    }
     sim_f_a = mean_cosine(rows["forget"], rows["adjacent"])
     sim_f_g = mean_cosine(rows["forget"], rows["generic"])
     sim_a_g = mean_cosine(rows["adjacent"], rows["generic"])
@@ -92,9 +101,12 @@ def adjacency(
     )
 
 
-def _texts(corpora: Mapping[str, Corpus], role: Role, seed: int) -> list[str]:
+def _texts(corpora: Mapping[str, Corpus], role: Role, seed: int, published: int | None) -> list[str]:
     texts = [
-        document.text for corpus in corpora.values() if corpus.role == role for document in corpus.documents
+        document.text
+        for corpus in corpora.values()
+        if corpus.role == role
+        for document in (corpus.documents if published is None else sampled_documents(corpus, published))
     ]
     if len(texts) <= MOST_DOCUMENTS:
         return texts

@@ -20,7 +20,14 @@ from vestige.footprint.records import (
     RoleFootprint,
     Shift,
 )
-from vestige.footprint.shifts import Sums, document_shifts, interval, module_shifts, role_interval
+from vestige.footprint.shifts import (
+    Sums,
+    document_shifts,
+    interval,
+    log10_of_mean,
+    module_shifts,
+    role_interval,
+)
 from vestige.footprint.texts import no_interval
 from vestige.metrics.footprint import CorpusShift, FootprintClass, footprint_class
 from vestige.models.lm_record import LanguageModelRecord
@@ -28,7 +35,9 @@ from vestige.unlearning.folder import made_by
 
 __all__ = ["checkpoint_footprint", "corpus_footprint", "standing_caveats", "untested"]
 
+OF_A_MEAN = Undefined(undefined="an arithmetic mean of ratios")
 UNCHANGED = "no weight changes: the adapter is a prompt encoder"
+IN_CONTEXT = "no weight changes: measured at the base's weights with the prompt in context, as published"
 _AGREE = {
     "no-op": "no-op",
     "globally-destructive": "undirected",
@@ -63,7 +72,7 @@ def corpus_footprint(
         floor_share=_floor(comparisons) if comparisons else absent,
         hessian=_shift(hessians, why, absent if not comparisons else no_probes),
         hessian_floor=_shift(floors, why, no_probes),
-        perplexity=_perplexity(*perplexities, why),
+        perplexity=_perplexity(*perplexities, why, settings.ratio_mean),
         documents=_documents(sample, comparisons) if comparisons else (),
         **modules,
     )
@@ -105,7 +114,7 @@ def _documents(sample: Sample, comparisons: Sequence[Comparison]) -> tuple[objec
 
 
 def _perplexity(
-    base: Sequence[Perplexity], after: Sequence[Perplexity], why: str
+    base: Sequence[Perplexity], after: Sequence[Perplexity], why: str, mean: str
 ) -> PerplexityShift | Undefined:
     if not base:
         return Undefined(undefined="perplexity was not asked for")
@@ -113,7 +122,9 @@ def _perplexity(
     return PerplexityShift(
         log10_base=sum(part.log10 for part in base) / len(base),
         log10_after=sum(part.log10 for part in after) / len(after),
-        log10_ratio=interval(ratios, why),
+        log10_ratio=interval(ratios, why)
+        if mean == "geometric"
+        else Shift(value=log10_of_mean(ratios), half_width=OF_A_MEAN, per_subset=tuple(ratios)),
         tokens=tuple(part.tokens for part in base),
     )
 
@@ -126,6 +137,7 @@ def checkpoint_footprint(
     corpora: Sequence[CorpusFootprint],
     settings: FootprintSettings,
     calibrated: CalibratedClass | Undefined | None,
+    probe_seeds: tuple[int, ...] = (),
 ) -> CheckpointFootprint:
     """The record of one checkpoint. calibrated: None where its weights do not change."""
     published = _published(corpora, settings)
@@ -141,7 +153,11 @@ def checkpoint_footprint(
         estimator_label=settings.estimator_label,
         calibrated=calibrated,
         disagreement=_disagreement(published, calibrated, corpora),
-        notes=model.notes,
+        probe_seeds=probe_seeds,
+        notes=(
+            *model.notes,
+            *([IN_CONTEXT] if model.virtual_tokens and settings.prompts != "undefined" else []),
+        ),
     )
 
 
@@ -237,6 +253,16 @@ def standing_caveats(
             f"A quick run: {settings.units} units of at most {settings.max_length} tokens, "
             f"{settings.subsets} subsets, {settings.probes} probes"
         )
+    if settings.probes and settings.probe_seeds == "own":
+        lines.append(
+            "Each model has Hessian probes of its own, as published: CHess of an unchanged model is not 0 "
+            "but the noise floor beside it"
+        )
+    if settings.stored_base == "float16":
+        lines.append(
+            "The base's logarithms are rounded to float16, as published: CoFi of an unchanged model is about "
+            "0.02 %, not 0"
+        )
     if settings.estimator_label != "published thresholds and estimator":
         lines.append(f"Published class: {settings.estimator_label}")
     for corpus in corpora:
@@ -244,7 +270,9 @@ def standing_caveats(
     for checkpoint in measured:
         lines += [f"{checkpoint.label}: {note}" for note in checkpoint.notes]
     if settings.retained_text:
-        lines.append(f"Text the method retained on, as the user says: {settings.retained_text}")
+        lines.append(
+            f"Text that the methods retained on while unlearning, as stated: {settings.retained_text}"
+        )
     else:
         lines.append("The text that the method retained on while unlearning was not named")
     return tuple(lines)

@@ -43,19 +43,22 @@ def estimate(
     settings: FootprintSettings,
     *,
     lengths: Mapping[str, list[list[int]]],
+    short: Mapping[str, list[list[int]]],
     checkpoints: int,
     weight_changes: int,
     parameters: int,
     chunks: int = 1,
     wide: bool = False,
 ) -> Estimate:
-    """lengths: corpus -> subsets -> tokens of each unit. checkpoints: models besides the base;
-    weight_changes: those of them whose weights change. parameters: measured weights. wide: float64."""
+    """lengths: corpus -> subsets -> tokens of each unit; short: of each that the Hessian is measured on.
+    checkpoints: models besides the base; weight_changes: those of them that have a shift. parameters:
+    measured weights. wide: float64."""
     s = settings
     subsets = [units for corpus in lengths.values() for units in corpus]
     units = sum(len(subset) for subset in subsets)
     tokens = sum(sum(subset) for subset in subsets)
-    short = sum(sum(min(length, s.hessian_length) for length in subset) for subset in subsets)
+    curved = [subset for own in short.values() for subset in own]
+    curved_tokens = sum(sum(subset) for subset in curved)
     scored = sum(min(sum(subset), s.perplexity_tokens) for subset in subsets)
     windows = s.perplexity_window / s.perplexity_stride
     weights = {
@@ -64,8 +67,8 @@ def estimate(
         "perplexity": _FORWARD * windows,
     }
     fishers, hessians = 1 + weight_changes, (2 + weight_changes if s.probes else 0)
-    passes = units * chunks * fishers + units * s.probes * hessians
-    work = weights["fisher"] * tokens * fishers + weights["hessian"] * short * hessians
+    passes = units * chunks * fishers + sum(map(len, curved)) * s.probes * hessians
+    work = weights["fisher"] * tokens * fishers + weights["hessian"] * curved_tokens * hessians
     work += weights["perplexity"] * scored * (1 + checkpoints)
     if s.calibrate:
         first = [corpus[0] for corpus in lengths.values()]

@@ -27,6 +27,7 @@ from vestige.footprint.passes import (
     measured,
     padded,
     sequence_losses,
+    weights_of,
 )
 from vestige.footprint.world import World
 from vestige.models.projections import layer_modules, projection_layout
@@ -282,8 +283,9 @@ class _Pass:
     def tapped(self) -> Iterator[None]:
         """The taps are on inside."""
         with ExitStack() as stack:
+            measured_weights = weights_of(self.model)
             for name in self.targets:
-                module = self.model.get_submodule(name.removesuffix(".weight"))
+                module = measured_weights.get_submodule(name.removesuffix(".weight"))
                 hook = module.register_forward_hook(self._tap(name, module))
                 stack.callback(hook.remove)
             yield
@@ -326,7 +328,8 @@ class _Pass:
         if self.together or count == 1:
             yield left, right
             return
-        if left.shape[0] != count * width:
+        virtual = left.shape[0] // count - width if weights_of(self.model) is not self.model else 0
+        if left.shape[0] != count * (virtual + width) or virtual < 0:
             raise InputError(
                 f"weight '{name}'",
                 f"{left.shape[0]} positions where the batch has {count * width}",
@@ -334,8 +337,13 @@ class _Pass:
                 "measure it with one sequence a pass (batch size 1)",
             )
         for i, length in enumerate(self._lengths):
-            first = i * width + (width - length if self.side == "left" else 0)
-            yield left[first : first + length], right[first : first + length]
+            # A prompt's virtual positions stand before each sequence and its padding: the loss reaches the
+            # weights through them too.
+            start = i * (virtual + width)
+            first = start + virtual + (width - length if self.side == "left" else 0)
+            rows = [*range(start, start + virtual), *range(first, first + length)]
+            part = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else rows
+            yield left[part], right[part]
 
     def _sample(self, name: str, row: int, left: Tensor, right: Tensor) -> None:
         flat = self.coordinates[name].to(left.device)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from vestige.contracts import Interval, Record, Undefined
+from vestige.contracts import Interval, PresetSettings, Record, Undefined
 from vestige.csv_text import csv_text
 from vestige.language import FitSettings
 from vestige.limits import MOST_DRAWS
+from vestige.models.lm_record import MeasuringDtype
 
 __all__ = [
     "Adjacency",
@@ -26,6 +28,7 @@ __all__ = [
     "SelfTest",
     "SelfTestCase",
     "SensitivityRow",
+    "SensitivitySettings",
     "SensitivityTable",
 ]
 
@@ -243,6 +246,49 @@ class SelfTest(Record):
         return found
 
 
+class SensitivitySettings(PresetSettings):
+    """What is varied, and how each value is measured.
+
+    sizes: of the sample, each the first of the next. probes: of the Hessian; the middle number goes with the
+    sizes, the largest with the parts of the model. max_length, hessian_length: tokens of a unit. sampling:
+    `units` as a footprint samples, `published` the documents of the published sample's first subset, cut on
+    the right and not windowed; sample_names as a footprint's. stored: the type that both models' logarithms
+    are rounded to. divided_by: the base's norm on the same sample, or that of the footprint itself (its first
+    subset), over the same part of the model. The others as in `FootprintSettings`.
+
+    Preset `triage` is the published ablation.
+    """
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "triage": {
+            "max_length": 512,
+            "sampling": "published",
+            "estimator": "batch-mean",
+            "hessian": "finite_difference",
+            "step_dtype": "measured",
+            "stored": "float16",
+            "divided_by": "footprint",
+            "dtype": "bfloat16",
+            "seed": 1234,
+        }
+    }
+
+    sizes: tuple[int, ...] = (52, 100, 200)
+    probes: tuple[int, ...] = (2, 4, 8)
+    max_length: int = Field(1024, ge=2)
+    hessian_length: int = Field(512, ge=2)
+    sampling: Literal["units", "published"] = "units"
+    sample_names: dict[str, str] = Field(default_factory=dict)
+    estimator: Literal["per-sequence", "batch-mean"] = "per-sequence"
+    reduction: Literal["mean", "sum"] = "mean"
+    hessian: Literal["hvp", "finite_difference"] = "hvp"
+    step_dtype: Literal["float32", "measured"] = "float32"
+    stored: Literal["as measured", "float16"] = "as measured"
+    divided_by: Literal["own sample", "footprint"] = "own sample"
+    dtype: MeasuringDtype = "float32"
+    seed: int = 17
+
+
 class SensitivityRow(Record):
     """One value of the table. quantity: `cofi`, `chess` (percent), `class_margin` (F minus A, of CoFi)."""
 
@@ -261,6 +307,8 @@ class SensitivityTable(Record):
     """Shifts over sample sizes, probe counts and subspaces. Values of different subspaces do not compare."""
 
     format: Literal["vestige-footprint-sensitivity-1"] = "vestige-footprint-sensitivity-1"
+    name: str = ""
+    settings: SensitivitySettings | None = None
     rows: tuple[SensitivityRow, ...]
     notes: tuple[str, ...] = ()
 

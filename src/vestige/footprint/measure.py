@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
-from vestige.data.corpora import TokenSequence, truncated
+from vestige.data.corpora import Sample, TokenSequence, truncated
 from vestige.footprint.cache import VERSION, Cache, sample_digest
 from vestige.footprint.fisher import Fisher, fisher_diagonal, per_batch_limit
 from vestige.footprint.hessian import hessian_diagonal
+from vestige.footprint.passes import weights_of
 from vestige.footprint.perplexity import Perplexity, perplexity
 from vestige.footprint.records import FootprintSettings
 from vestige.footprint.shifts import Sums, floor_share, module_sums
@@ -20,21 +22,37 @@ from vestige.models.causal_lm import LanguageModel
 from vestige.models.projections import target_parameters
 from vestige.seeds import digest
 
-__all__ = ["Comparison", "Meter", "Subset"]
+__all__ = ["Comparison", "Meter", "Subset", "subsets_of"]
 
 
 @dataclass(frozen=True)
 class Subset:
-    """One seeded subset of one corpus."""
+    """One seeded subset of one corpus. short: what the Hessian is measured on; texts: what perplexity is."""
 
     corpus: str
     number: int
     units: tuple[TokenSequence, ...]
+    short: tuple[TokenSequence, ...] = ()
+    texts: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> int:
         """Tokens of all units."""
         return sum(len(unit.ids) for unit in self.units)
+
+
+def subsets_of(corpus: str, sample: Sample, *, hessian_length: int) -> list[Subset]:
+    """The sample's subsets with what of each is measured how."""
+    return [
+        Subset(
+            corpus,
+            k,
+            units,
+            short=sample.short[k] if sample.short else truncated(units, hessian_length),
+            texts=sample.texts[k] if sample.texts else tuple(unit.text for unit in units),
+        )
+        for k, units in enumerate(sample.subsets)
+    ]
 
 
 @dataclass(frozen=True)
@@ -78,7 +96,7 @@ class Meter:
         s = self.settings
         found = fisher_diagonal(
             model,
-            target_parameters(model, s.subspace),
+            target_parameters(weights_of(model), s.subspace),
             units,
             reduction=s.reduction,
             estimator=s.estimator,
@@ -112,7 +130,7 @@ class Meter:
         """Fisher sums of the two models on a subset; of what is on disk already, nothing is computed."""
         s = self.settings
         keys = [self._fisher_key(model, subset) for model in (base, after)]
-        key = digest("comparison", VERSION, *keys, s.floor)
+        key = digest("comparison", VERSION, *keys, s.floor, s.stored_base)
         if self.cache.has("comparison", key):
             self._count(True, subset, "fisher")
         found = self.cache.result("comparison", key, lambda: self._compared(base, after, subset, keep))
@@ -128,9 +146,16 @@ class Meter:
         before = self.fisher(base, subset, again=True)
         now = self.fisher(after, subset, keep=keep)
         floor = self.settings.floor
+        half: tuple[Literal["base"], ...] = ("base",) if self.settings.stored_base == "float16" else ()
 
         def sums(scale: Any) -> Any:
-            found = module_sums(before.values, now.values, scale=scale, floor=floor)
+            found = module_sums(
+                before.values,
+                now.values,
+                scale=scale,
+                floor=floor,
+                half=half if scale == "log" else (),
+            )
             return {name: [part.base, part.change, part.parameters] for name, part in found.items()}
 
         return {
@@ -150,10 +175,10 @@ class Meter:
 
         def compute() -> dict[str, Tensor]:
             s = self.settings
-            units = truncated(subset.units, s.hessian_length)
+            units = subset.short
             found = hessian_diagonal(
                 model.model,
-                target_parameters(model.model, s.subspace),
+                target_parameters(weights_of(model.model), s.subspace),
                 units,
                 probes=s.probes,
                 method=s.hessian,
@@ -163,6 +188,7 @@ class Meter:
                 subset=subset.number,
                 reduction=s.reduction,
                 batch_tokens=self.batch_tokens,
+                step_dtype=getattr(torch, s.dtype) if s.step_dtype == "measured" else None,
                 world=self.world,
             )
             self.passes += len(units) * s.probes
@@ -184,12 +210,14 @@ class Meter:
         keys = [
             self._hessian_key(model, subset, seed) for model, seed in zip((base, after), seeds, strict=True)
         ]
-        key = digest("curvature", VERSION, *keys, self.settings.floor)
+        stored = self.settings.stored_base if not again else "as measured"
+        key = digest("curvature", VERSION, *keys, self.settings.floor, stored)
 
         def compute() -> list[float]:
             before = self.hessian(base, subset, seed=seeds[0], again=True)
             now = self.hessian(after, subset, seed=seeds[1], keep=False, again=again)
-            parts = module_sums(before, now, scale="log", floor=self.settings.floor).values()
+            half: tuple[Literal["base"], ...] = ("base",) if stored == "float16" else ()
+            parts = module_sums(before, now, scale="log", floor=self.settings.floor, half=half).values()
             total = sum(parts, Sums(0.0, 0.0, 0))
             return [total.base, total.change, total.parameters]
 
@@ -201,7 +229,7 @@ class Meter:
     def perplexity(self, model: LanguageModel, subset: Subset) -> Perplexity:
         """Perplexity of the subset's texts joined, from the cache where it is there."""
         s = self.settings
-        texts = [unit.text for unit in subset.units]
+        texts = subset.texts
         key = digest(
             "perplexity",
             VERSION,
@@ -229,14 +257,14 @@ class Meter:
 
     def _count(self, cached: bool, subset: Subset, kind: str) -> None:
         if cached:
-            self.cached += len(subset.units)
-            limit = self.settings.hessian_length if kind == "hessian" else self.settings.max_length
-            self.advance(kind, sum(min(len(unit.ids), limit) for unit in subset.units))
+            units = subset.short if kind == "hessian" else subset.units
+            self.cached += len(units)
+            self.advance(kind, sum(len(unit.ids) for unit in units))
 
     def _targets(self, model: LanguageModel) -> str:
         """Digest of the measured weights' names and shapes."""
         if model.record.sha256 not in self._names:
-            targets = target_parameters(model.model, self.settings.subspace)
+            targets = target_parameters(weights_of(model.model), self.settings.subspace)
             self._names[model.record.sha256] = digest(
                 *(f"{name}{tuple(value.shape)}" for name, value in targets.items())
             )
@@ -263,9 +291,9 @@ class Meter:
             "hessian",
             VERSION,
             model.record.sha256,
-            sample_digest(truncated(subset.units, s.hessian_length)),
+            sample_digest(subset.short),
             s.reduction,
             s.dtype,
             self._targets(model),
-            (s.probes, s.hessian, s.hessian_group, seed, subset.corpus, subset.number),
+            (s.probes, s.hessian, s.hessian_group, s.step_dtype, seed, subset.corpus, subset.number),
         )

@@ -19,10 +19,17 @@ __all__ = [
     "scored",
     "sequence_losses",
     "token_losses",
+    "weights_of",
 ]
 
 Reduction = Literal["mean", "sum"]
 """The loss of a sequence: the mean or the sum of its scored tokens' negative log-likelihoods, in nats."""
+
+
+def weights_of(model: nn.Module) -> nn.Module:
+    """The module whose weights are measured: a prompt encoder's own language model, else the model itself."""
+    prompted = getattr(model, "prompted", None)
+    return prompted.get_base_model() if prompted is not None else model
 
 
 class HasIds(Protocol):

@@ -6,11 +6,12 @@ one corpus, |.| the Euclidean norm over the measured weights.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from vestige.contracts import Record, Undefined
+from vestige.contracts import PresetSettings, Record, Undefined
 from vestige.data.corpora import Role, TextFormat
 from vestige.footprint.judgements import Adjacency, CalibratedClass
 from vestige.metrics.footprint import FootprintClass, FootprintThresholds
@@ -35,18 +36,40 @@ PerplexityPart = Literal["on", "off"]
 CheckpointRole = Literal["unlearned", "oracle"]
 
 
-class FootprintSettings(Record):
+class FootprintSettings(PresetSettings):
     """Everything that changes a number, apart from models and texts.
 
-    preset: `triage` is the published estimator (`estimator` batch-mean). batch_mean_size: sequences of one
-    squared gradient there. max_length, hessian_length: tokens, the beginning token included. units: of a
-    subset. floor: added before the logarithm. probes: of the Hessian, 0 leaves it out. perplexity_tokens: the
-    first tokens of each subset that are scored, 0 leaves perplexity out. dtype: both models are cast to it.
-    retained_text: what the user says the method retained on while unlearning. statement: what the user says
-    about the scopes of forget and adjacent text.
+    batch_mean_size: sequences of one squared gradient of the estimator batch-mean. max_length,
+    hessian_length: tokens, the beginning token included. units: of a subset. sampling: `units` as
+    `draw_sample` says, or `published`, as `published_sample` says; sample_names: corpus -> its name in the
+    seed there; hessian_documents: so many documents of each subset for the Hessian alone. floor: added
+    before the logarithm. stored_base: the type that the base's logarithms are rounded to before they are
+    compared. probes: of the Hessian, 0 leaves it out; probe_seeds: one set for all models, or one for each;
+    step_dtype: finite differences in float32, or as measured. perplexity_tokens: the first tokens of each
+    subset that are scored, 0 leaves perplexity out; ratio_mean: how subsets' ratios are averaged. prompts:
+    a checkpoint that moves no weight is undefined, or measured at the base's weights with its prompt in
+    context. adjacency_texts: every role's corpora together, or its first one on a sample of its own. dtype:
+    both models are cast to it. retained_text: what the method retained on while unlearning. statement: what
+    the user says about the scopes of forget and adjacent text.
+
+    Preset `triage` measures as the published tables were made.
     """
 
-    preset: Literal["default", "triage"] = "default"
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "triage": {
+            "estimator": "batch-mean",
+            "sampling": "published",
+            "stored_base": "float16",
+            "hessian": "finite_difference",
+            "probe_seeds": "own",
+            "step_dtype": "measured",
+            "ratio_mean": "arithmetic",
+            "prompts": "in context",
+            "adjacency_texts": "first",
+            "dtype": "bfloat16",
+        }
+    }
+
     estimator: Literal["per-sequence", "batch-mean"] = "per-sequence"
     reduction: Literal["mean", "sum"] = "mean"
     scale: Literal["log", "linear"] = "log"
@@ -54,6 +77,9 @@ class FootprintSettings(Record):
     subspace: Literal["both", "attention", "ffn"] = "both"
     units: int = Field(200, ge=1)
     subsets: int = Field(3, ge=1, le=20)
+    sampling: Literal["units", "published"] = "units"
+    sample_names: dict[str, str] = Field(default_factory=dict)
+    stored_base: Literal["as measured", "float16"] = "as measured"
     max_length: int = Field(1024, ge=2)
     length_matched: bool = False
     text: TextFormat = "plain"
@@ -62,9 +88,15 @@ class FootprintSettings(Record):
     hessian: Literal["hvp", "finite_difference"] = "hvp"
     hessian_length: int = Field(512, ge=2)
     hessian_group: int = Field(8, ge=1)
+    hessian_documents: int | None = Field(None, ge=1)
+    probe_seeds: Literal["shared", "own"] = "shared"
+    step_dtype: Literal["float32", "measured"] = "float32"
     perplexity_tokens: int = Field(50_000, ge=0)
     perplexity_window: int = Field(2048, ge=2)
     perplexity_stride: int = Field(512, ge=1)
+    ratio_mean: Literal["geometric", "arithmetic"] = "geometric"
+    prompts: Literal["undefined", "in context"] = "undefined"
+    adjacency_texts: Literal["pooled", "first"] = "pooled"
     dtype: MeasuringDtype = "float32"
     seed: int = 17
     quick: bool = False
@@ -74,6 +106,14 @@ class FootprintSettings(Record):
     thresholds: FootprintThresholds = FootprintThresholds()
     retained_text: str = ""
     statement: str = ""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.sampling == "published" and self.length_matched:
+            raise ValueError("lengths are matched of sampled units: set sampling: units")
+        if self.hessian_documents is not None and self.sampling != "published":
+            raise ValueError("documents of the Hessian's own are drawn with sampling: published alone")
+        return self
 
     @property
     def estimator_label(self) -> str:
@@ -195,7 +235,8 @@ class CheckpointFootprint(Record):
 
     method: by which `vestige unlearn` made it, "" for any other checkpoint. estimator_label: what the
     published class was printed from. calibrated: the class of `--calibrate`. disagreement: one line when
-    the two classes say different things, else "".
+    the two classes say different things, else "". probe_seeds: of the base's Hessian probes and of this
+    model's, () without a Hessian.
     """
 
     label: str
@@ -208,6 +249,7 @@ class CheckpointFootprint(Record):
     estimator_label: str
     calibrated: CalibratedClass | Undefined
     disagreement: str = ""
+    probe_seeds: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
     def corpus(self, name: str) -> CorpusFootprint:

@@ -35,7 +35,8 @@ from vestige.footprint.costs import Estimate, estimate
 from vestige.footprint.fisher import layer_chunks
 from vestige.footprint.folder import RECORD, refuse_other
 from vestige.footprint.judgements import Adjacency, CalibratedClass, CalibrationSettings
-from vestige.footprint.measure import Comparison, Meter, Subset
+from vestige.footprint.measure import Comparison, Meter, Subset, subsets_of
+from vestige.footprint.passes import weights_of
 from vestige.footprint.perplexity import Perplexity
 from vestige.footprint.records import (
     CheckpointFootprint,
@@ -45,12 +46,21 @@ from vestige.footprint.records import (
     FootprintSettings,
 )
 from vestige.footprint.shifts import Sums
-from vestige.footprint.texts import Source, corpora_of, corpus_records, samples_of, warnings_of
+from vestige.footprint.texts import (
+    Source,
+    corpora_of,
+    corpus_records,
+    document_units,
+    first_of_roles,
+    samples_of,
+    warnings_of,
+)
 from vestige.footprint.world import World
 from vestige.models.causal_lm import LanguageModel, check_comparable
 from vestige.models.devices import chosen_device
 from vestige.models.lm_record import LanguageModelRecord
 from vestige.models.projections import layer_modules, target_parameters
+from vestige.seeds import stable_seed
 
 __all__ = ["Quiet", "Watcher", "footprint"]
 
@@ -81,9 +91,10 @@ def footprint(
 
     base, unlearned, oracle: folders, adapter folders, wheels, GGUF files, hub ids, or `LanguageModel`s;
     several unlearned ones as a list or label -> model. forget, adjacent, generic: name -> file or `Corpus`,
-    or one of them. out: folder for footprint.json. cache: folder for diagonals (default: `cache` in out, else
-    a temporary one); the same call again takes from it what is there. batch_tokens, checkpointing, max_bytes:
-    memory and time alone. Raises InputError in one line.
+    or one of them. unlearned may be {}: then the base and the adjacent corpus alone are looked at. out:
+    folder for footprint.json. cache: folder for diagonals (default: `cache` in out, else a temporary one);
+    the same call again takes from it what is there. batch_tokens, checkpointing, max_bytes: memory and time
+    alone. Raises InputError in one line.
     """
     settings = settings or FootprintSettings()
     world, watcher = world or World(), watcher or Quiet()
@@ -113,11 +124,13 @@ def footprint(
     if out is not None:
         refuse_other(Path(out), settings=settings, base=first.record, corpora=records, checkpoints=found)
     chunks = len(world.from_lead(layer_chunks(targets, max_bytes)))
+    parts = {n: subsets_of(n, s, hessian_length=settings.hessian_length) for n, s in samples.items()}
     expected = estimate(
         settings,
-        lengths={n: [[len(u.ids) for u in part] for part in s.subsets] for n, s in samples.items()},
+        lengths={n: [[len(u.ids) for u in part.units] for part in own] for n, own in parts.items()},
+        short={n: [[len(u.ids) for u in part.short] for part in own] for n, own in parts.items()},
         checkpoints=len(checkpoints),
-        weight_changes=sum(changes for changes in kept.values()),
+        weight_changes=sum(kept.values()),
         parameters=sum(value.numel() for value in targets.values()),
         chunks=chunks,
         wide=settings.dtype == "float64",
@@ -137,6 +150,7 @@ def footprint(
             base=first,
             corpora=corpora,
             samples=samples,
+            subsets=parts,
             watcher=watcher,
             folder=folder,
         )
@@ -150,7 +164,7 @@ def footprint(
             watcher.say(
                 f"the sums do not fit into free memory at once: {chunks} chunks of layers, as many passes"
             )
-        run.measure_base()
+        run.measure_base(alone=not checkpoints)
         measured = [run.measure(checkpoint, kept[checkpoint.label]) for checkpoint in checkpoints]
         record = FootprintRecord(
             name=name,
@@ -188,14 +202,11 @@ class _Run:
     base: LanguageModel
     corpora: Mapping[str, Corpus]
     samples: Mapping[str, Sample]
+    subsets: Mapping[str, list[Subset]]
     watcher: Watcher
     folder: Path
 
     def __post_init__(self) -> None:
-        self.subsets = {
-            name: [Subset(name, k, units) for k, units in enumerate(sample.subsets)]
-            for name, sample in self.samples.items()
-        }
         self.seconds: dict[str, float] = {}
         self.floors: dict[str, list[Sums]] = {}
         self.perplexities: dict[str, list[Perplexity]] = {}
@@ -211,16 +222,19 @@ class _Run:
             alone.fisher_now(self.base.model, some)
         return sum(len(unit.ids) for unit in some) / max(time.monotonic() - begin, 1e-6)
 
-    def measure_base(self) -> None:
-        """Everything of the base, into the cache; its own Hessian floor."""
+    def measure_base(self, *, alone: bool) -> None:
+        """Everything of the base, into the cache; its own Hessian floor. alone: nothing is compared with
+        it, so that its perplexity is enough."""
         with self._timed("base"):
             for name, subsets in self.subsets.items():
                 self.watcher.stage(f"base on {name}")
                 with refused_of(f"model '{self.base.record.label}'"):
-                    for subset in subsets:
+                    for subset in subsets if not alone else ():
                         self.meter.fisher(self.base, subset)
                     self.floors[name] = [
-                        self._hessian_floor(subset) for subset in subsets if self.settings.probes
+                        self._hessian_floor(subset)
+                        for subset in subsets
+                        if self.settings.probes and not alone
                     ]
                     self.perplexities[name] = [
                         self.meter.perplexity(self.base, subset)
@@ -234,23 +248,25 @@ class _Run:
             self.meter.hessian(self.base, subset, seed=probes)
         return self.meter.hessian_sums(self.base, self.base, subset, (seed, seed + 1), again=True)
 
-    def measure(self, checkpoint: Checkpoint, weight_change: bool) -> CheckpointFootprint:
-        """One checkpoint on every corpus."""
+    def measure(self, checkpoint: Checkpoint, measured: bool) -> CheckpointFootprint:
+        """One checkpoint on every corpus. measured: whether it has a shift, or its weights are the base's."""
         after = checkpoint.open()
         parts: list[CorpusFootprint] = []
+        seed = self.settings.seed
+        shared = self.settings.probe_seeds == "shared"
+        seeds = (seed, seed if shared else stable_seed(seed, "probes of a model", checkpoint.label))
         with self._timed(checkpoint.label):
             for name, subsets in self.subsets.items():
                 self.watcher.stage(f"{checkpoint.label} on {name}")
                 comparisons: list[Comparison] = []
                 hessians: list[Sums] = []
-                seed = self.settings.seed
                 with refused_of(f"model '{checkpoint.label}'"):
                     for subset in subsets:
-                        if weight_change:
+                        if measured:
                             keep = self.settings.calibrate and subset.number == 0
                             comparisons.append(self.meter.compare(self.base, after, subset, keep=keep))
-                        if weight_change and self.settings.probes:
-                            hessians.append(self.meter.hessian_sums(self.base, after, subset, (seed, seed)))
+                        if measured and self.settings.probes:
+                            hessians.append(self.meter.hessian_sums(self.base, after, subset, seeds))
                     perplexities = [
                         self.meter.perplexity(after, subset)
                         for subset in subsets
@@ -273,7 +289,8 @@ class _Run:
             model=after.record,
             corpora=parts,
             settings=self.settings,
-            calibrated=self._calibrated(checkpoint, after) if weight_change else None,
+            calibrated=self._calibrated(checkpoint, after) if after.weight_change else None,
+            probe_seeds=seeds if measured and self.settings.probes else (),
         )
 
     def _calibrated(self, checkpoint: Checkpoint, after: LanguageModel) -> CalibratedClass | Undefined:
@@ -319,10 +336,12 @@ class _Run:
         from vestige.footprint.adjacency import adjacency
 
         self.watcher.stage("adjacent corpus")
+        first = self.settings.adjacency_texts == "first"
+        chosen = first_of_roles(self.corpora) if first else self.corpora
         with self._timed("adjacency"):
             return adjacency(
-                corpora=self.corpora,
-                base_fisher=self._stored(self.base),
+                corpora=chosen,
+                base_fisher=self._of_documents(chosen) if first else self._stored(self.base),
                 base_log10_ppl={
                     name: math.fsum(part.log10 for part in found) / len(found)
                     for name, found in self.perplexities.items()
@@ -331,7 +350,22 @@ class _Run:
                 model=self.base,
                 base_accuracy=base_accuracy,
                 statement=self.settings.statement or None,
+                published=first,
+                documents=self.settings.units,
             )
+
+    def _of_documents(self, corpora: Mapping[str, Corpus]) -> StoredDiagonals:
+        """The base's Fisher diagonals on the published sample of whole documents, cut on the right."""
+
+        def read(subset: Subset) -> Callable[[], Any]:
+            return lambda: self.meter.fisher(self.base, subset)
+
+        return StoredDiagonals(
+            {
+                name: read(Subset(name, 0, document_units(corpus, self.base.tokenizer, self.settings)))
+                for name, corpus in corpora.items()
+            }
+        )
 
     def _stored(self, model: LanguageModel) -> StoredDiagonals:
         def read(subset: Subset) -> Callable[[], Any]:
@@ -355,8 +389,8 @@ def _named(source: Mapping[str, Source] | Source | None, role: str) -> Mapping[s
 def _checked(
     base: LanguageModel, checkpoints: Sequence[Checkpoint], settings: FootprintSettings
 ) -> tuple[dict[str, bool], list[LanguageModelRecord]]:
-    """Open each checkpoint once, so that one that does not fit is refused before the long work: whether its
-    weights change, by label, and its record."""
+    """Open each checkpoint once, so that one that does not fit is refused before the long work: whether it
+    has a shift, by label, and its record."""
     found: dict[str, bool] = {}
     records = []
     for checkpoint in checkpoints:
@@ -369,9 +403,10 @@ def _checked(
                 f"{base.record.dtype}, as the base",
                 "measure both in one dtype",
             )
-        if model.weight_change:
-            target_parameters(model.model, settings.subspace)
-        found[checkpoint.label] = model.weight_change
+        measured = model.weight_change or settings.prompts == "in context"
+        if measured:
+            target_parameters(weights_of(model.model), settings.subspace)
+        found[checkpoint.label] = measured
         records.append(model.record)
     return found, records
 

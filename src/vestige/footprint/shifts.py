@@ -8,7 +8,7 @@ Triantafillou 2026.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,6 +30,7 @@ __all__ = [
     "grouped",
     "half_width",
     "interval",
+    "log10_of_mean",
     "module_shifts",
     "module_sums",
     "relative_shift",
@@ -62,10 +63,16 @@ class Sums:
 
 
 def module_sums(
-    base: Mapping[str, Tensor], after: Mapping[str, Tensor], *, scale: Scale = "log", floor: float = FLOOR
+    base: Mapping[str, Tensor],
+    after: Mapping[str, Tensor],
+    *,
+    scale: Scale = "log",
+    floor: float = FLOOR,
+    half: Collection[Literal["base", "after"]] = (),
 ) -> dict[str, Sums]:
-    """The sums of each weight, by name. Raises InputError when names or shapes differ, and for values that
-    are not finite."""
+    """The sums of each weight, by name. half: whose transformed values are rounded to float16 first, as in
+    the published cache. Raises InputError when names or shapes differ, and for values that are not
+    finite."""
     if base.keys() != after.keys():
         odd = sorted(base.keys() ^ after.keys())[0]
         raise InputError(
@@ -84,7 +91,7 @@ def module_sums(
                 f"{tuple(before.shape)} as in the base",
                 "compare models of one architecture",
             )
-        found[name] = _sums(before, now, scale, floor)
+        found[name] = _sums(before, now, scale, floor, half)
         if not math.isfinite(found[name].change):
             raise InputError(
                 f"weight '{name}'",
@@ -95,10 +102,11 @@ def module_sums(
     return found
 
 
-def _sums(before: Tensor, now: Tensor, scale: Scale, floor: float) -> Sums:
+def _sums(before: Tensor, now: Tensor, scale: Scale, floor: float, half: Collection[str]) -> Sums:
     base = change = 0.0
     for one, two in zip(*(torch.split(value.reshape(-1), 1 << 20) for value in (before, now)), strict=True):
         v, w = (_transformed(part, scale, floor) for part in (one, two))
+        v, w = (x.half().double() if name in half else x for name, x in (("base", v), ("after", w)))
         base += float(torch.dot(v, v))
         difference = v - w
         change += float(torch.dot(difference, difference))
@@ -145,6 +153,13 @@ def half_width(values: Sequence[float], level: float = 0.95) -> float | Undefine
     mean = math.fsum(values) / n
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
     return float(stats.t.ppf((1 + level) / 2, n - 1)) * deviation / math.sqrt(n)
+
+
+def log10_of_mean(log10_values: Sequence[float]) -> float:
+    """log10 of the arithmetic mean of numbers that are given by their log10: 112 is no overflow."""
+    largest = max(log10_values)
+    mean = math.fsum(10 ** (value - largest) for value in log10_values) / len(log10_values)
+    return largest + math.log10(mean)
 
 
 def interval(values: Sequence[float], no_interval: str = "") -> Shift:

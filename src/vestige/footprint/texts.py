@@ -8,18 +8,33 @@ from typing import Any
 
 from vestige.data.corpora import (
     Corpus,
+    Document,
     Role,
     Sample,
+    TextFormat,
+    TokenSequence,
     draw_sample,
+    encode,
     length_matched,
     read_corpus,
     shared_documents,
 )
+from vestige.data.published_sample import drawn_documents, published_sample
 from vestige.errors import InputError, did_you_mean
 from vestige.files import is_path
 from vestige.footprint.records import CorpusRecord, FootprintSettings
 
-__all__ = ["corpora_of", "corpus_records", "named_paths", "samples_of", "warnings_of"]
+__all__ = [
+    "corpora_of",
+    "corpus_records",
+    "cut_units",
+    "document_units",
+    "first_of_roles",
+    "named_paths",
+    "sampled_documents",
+    "samples_of",
+    "warnings_of",
+]
 
 Source = str | Path | Corpus
 
@@ -44,13 +59,18 @@ def named_paths(values: Sequence[str], role: Role) -> dict[str, str]:
 
 
 def corpora_of(
-    forget: Mapping[str, Source], adjacent: Mapping[str, Source], generic: Mapping[str, Source]
+    forget: Mapping[str, Source],
+    adjacent: Mapping[str, Source],
+    generic: Mapping[str, Source],
+    *,
+    needed: Sequence[Role] = ("forget", "generic"),
 ) -> dict[str, Corpus]:
-    """Name -> corpus, forget first. Raises InputError: no forget or generic corpus, a name twice, a file."""
+    """Name -> corpus, forget first. Raises InputError: no corpus of a role that is needed, a name twice, a
+    file that cannot be read."""
     roles: dict[Role, Mapping[str, Source]] = {"forget": forget, "adjacent": adjacent, "generic": generic}
     found: dict[str, Corpus] = {}
     for role, sources in roles.items():
-        if not sources and role != "adjacent":
+        if not sources and role in needed:
             raise InputError(f"--{role}", "no corpus", "at least one", f"give --{role} NAME=FILE")
         for name, source in sources.items():
             if name in found:
@@ -96,6 +116,26 @@ def samples_of(
     corpora: Mapping[str, Corpus], tokenizer: Any, settings: FootprintSettings
 ) -> dict[str, Sample]:
     """The seeded subsets of each corpus by these settings."""
+    if settings.sampling == "published":
+        for name in settings.sample_names:
+            if name not in corpora:
+                raise InputError(
+                    "sample_names", f"the corpus '{name}'", "a corpus", did_you_mean(name, corpora)
+                )
+        return {
+            name: published_sample(
+                corpus,
+                tokenizer,
+                units=settings.units,
+                subsets=settings.subsets,
+                max_length=settings.max_length,
+                short_length=settings.hessian_length,
+                short_documents=settings.hessian_documents,
+                name=settings.sample_names.get(name, ""),
+                text_format=settings.text,
+            )
+            for name, corpus in corpora.items()
+        }
     drawn = {
         name: draw_sample(
             corpus,
@@ -111,6 +151,44 @@ def samples_of(
     return length_matched(drawn) if settings.length_matched else drawn
 
 
+def first_of_roles(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
+    """The first corpus of each role, as the published check of the adjacent corpus takes them."""
+    found: dict[Role, Corpus] = {}
+    for corpus in corpora.values():
+        found.setdefault(corpus.role, corpus)
+    return {corpus.name: corpus for corpus in found.values()}
+
+
+def document_units(corpus: Corpus, tokenizer: Any, settings: FootprintSettings) -> tuple[TokenSequence, ...]:
+    """The published sample of whole documents for the check of the adjacent corpus, each cut on the right."""
+    documents = sampled_documents(corpus, settings.units)
+    return cut_units(corpus, documents, tokenizer, settings.max_length, settings.text)
+
+
+def cut_units(
+    corpus: Corpus,
+    documents: Sequence[Document],
+    tokenizer: Any,
+    max_length: int,
+    text_format: TextFormat = "plain",
+) -> tuple[TokenSequence, ...]:
+    """Each document as one unit, cut on the right. Raises InputError where none has two tokens."""
+    subject = corpus.path or f"corpus '{corpus.name}'"
+    found = []
+    for document in documents:
+        encoded = encode(tokenizer, document, text_format=text_format, subject=subject)
+        if len(encoded.ids) >= 2:
+            found.append(TokenSequence(encoded.ids[:max_length], document.id, 0, ""))
+    if not found:
+        raise InputError(subject, "no document of two tokens", "text to measure", "check the file")
+    return tuple(found)
+
+
+def sampled_documents(corpus: Corpus, count: int) -> list[Document]:
+    """The documents of the published check of the adjacent corpus: a sample of its own, seed 0."""
+    return drawn_documents(corpus.documents, count, 0)
+
+
 def corpus_records(
     corpora: Mapping[str, Corpus], samples: Mapping[str, Sample], settings: FootprintSettings
 ) -> tuple[CorpusRecord, ...]:
@@ -121,7 +199,7 @@ def corpus_records(
 def _record(corpus: Corpus, sample: Sample, settings: FootprintSettings) -> CorpusRecord:
     notes = list(sample.notes)
     fewest = min(len(subset) for subset in sample.subsets)
-    if fewest < settings.units:
+    if fewest < settings.units and settings.sampling == "units":
         notes.append(f"{fewest} units a subset instead of {settings.units}: {sample.documents} documents")
     if sample.coincide:
         notes.append(f"{no_interval(sample)}: point estimates without intervals")

@@ -46,6 +46,6 @@ class SentenceEncoder:
 
 
 @lru_cache(maxsize=2)
-def sentence_encoder(name: str = "minilm") -> SentenceEncoder:
-    """The encoder of this backbone name, loaded once a process."""
-    return SentenceEncoder(load_backbone(name))
+def sentence_encoder(name: str = "minilm", max_tokens: int = 128) -> SentenceEncoder:
+    """The encoder of this backbone name that reads so many word pieces of a text, loaded once a process."""
+    return SentenceEncoder(load_backbone(name), max_tokens)

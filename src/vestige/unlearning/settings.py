@@ -122,6 +122,9 @@ def chosen(kind: type[R], start: Mapping[str, Any], values: Mapping[str, Any]) -
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
+        if not place:
+            said = first["msg"].removeprefix("Value error, ")
+            raise InputError("settings", said, "settings that go together", "change one") from None
         raise InputError(
             f"setting '{place}'",
             shown(str(first["input"])),

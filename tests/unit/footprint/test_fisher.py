@@ -173,6 +173,37 @@ def test_sampled_coordinates_are_each_sequences_squares(exact: Any) -> None:
     assert torch.allclose(found.rows.double().mean(0), flat, rtol=1e-5, atol=1e-12)
 
 
+@pytest.mark.parametrize("settings", [{}, {"batch_size": 1}, {"side": "left"}], ids=str)
+def test_a_prompt_in_context_reaches_the_weights_at_its_own_positions_too(settings: Any) -> None:
+    """The gradient of the text's loss by autograd over prompt and text: virtual positions are not scored, and
+    what flows through them counts."""
+    import peft
+
+    from vestige.models.adapters import PromptedLM
+
+    base = tiny_llama(dtype="float64")
+    config = peft.PromptEncoderConfig(task_type="CAUSAL_LM", num_virtual_tokens=3, encoder_hidden_size=8)
+    model = PromptedLM(peft.get_peft_model(base, config).double().eval())
+    units = sequences(5)
+    targets = target_parameters(base)
+    found = fisher_diagonal(model, targets, units, **settings).values
+    total = {name: torch.zeros_like(value) for name, value in targets.items()}
+    prompt = model.prompted.get_prompt(batch_size=1).detach()
+    for unit in units:
+        ids = torch.tensor([unit.ids])
+        for value in targets.values():
+            value.requires_grad_(True)
+            value.grad = None
+        embeds = torch.cat([prompt, base.get_input_embeddings()(ids)], 1)
+        logits = base(inputs_embeds=embeds).logits[0, 3:-1]
+        torch.nn.functional.cross_entropy(logits, ids[0, 1:]).backward()
+        for name, value in targets.items():
+            assert value.grad is not None
+            total[name] += value.grad**2 / len(units)
+            value.requires_grad_(False)
+    assert distance(found, total) < 1e-9
+
+
 def test_end_tokens_in_the_text_are_scored_though_padding_has_their_id() -> None:
     model = tiny_llama(dtype="float64")
     ids = [(1, 5, 2, 9, 2), (1, 5), (1, 8, 2)]

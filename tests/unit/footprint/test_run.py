@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -18,11 +19,15 @@ from tests.tiny import WORDS
 from tests.tiny_lm import save_tiny_llama, tiny_llama, tiny_texts, tiny_tokenizer, write_corpus
 
 import vestige
+from vestige.cli import run as command
+from vestige.cli.footprint import _settings as command_settings
 from vestige.contracts import Undefined
 from vestige.errors import InputError
 from vestige.footprint import FootprintRecord, FootprintSettings
 from vestige.footprint.judgements import Adjacency, CalibratedClass
 from vestige.footprint.run import footprint
+from vestige.footprint.shifts import log10_of_mean
+from vestige.metrics.footprint import FootprintClass
 from vestige.models.causal_lm import LanguageModel, language_model, load_language_model
 from vestige.models.projections import lora_targets
 
@@ -154,11 +159,98 @@ def test_a_second_checkpoint_measures_the_base_no_more(work: Path, record: Any, 
     assert both.cost.passes_run == 2 * 4 * 2 * 3
 
 
-def test_the_triage_preset_is_another_estimator(work: Path, record: Any) -> None:
-    settings = FootprintSettings(**{**SMALL, "probes": 0}, preset="triage", estimator="batch-mean")
-    found = measure(work, settings=settings, adjacent=None).checkpoints[0]
-    assert found.estimator_label == "published thresholds and estimator"
-    assert found.corpora[0].fisher.value != record[0].checkpoints[0].corpora[0].fisher.value
+def test_the_preset_alone_is_the_published_measurement(capsys: pytest.CaptureFixture[str]) -> None:
+    """From Python as from the command line; what is given goes over it, and a stored record keeps its own."""
+    settings = FootprintSettings(preset="triage")
+    assert settings == command_settings(preset="triage", quick=False, given={}, scale="log", seed=17)
+    assert (settings.estimator, settings.batch_mean_size, settings.reduction) == ("batch-mean", 4, "mean")
+    assert (settings.sampling, settings.units, settings.subsets) == ("published", 200, 3)
+    assert (settings.max_length, settings.hessian_length, settings.hessian_group) == (1024, 512, 8)
+    assert (settings.hessian, settings.step_dtype, settings.dtype) == (
+        "finite_difference", "measured", "bfloat16"
+    )  # fmt: skip
+    assert (settings.probes, settings.probe_seeds, settings.stored_base) == (4, "own", "float16")
+    assert (settings.ratio_mean, settings.prompts, settings.adjacency_texts) == (
+        "arithmetic", "in context", "first"
+    )  # fmt: skip
+    assert settings.estimator_label == "published thresholds and estimator"
+    wide = FootprintSettings(preset="triage", dtype="float32")
+    assert (wide.dtype, wide.estimator) == ("float32", "batch-mean")
+    assert FootprintSettings.model_validate_json(wide.to_json()) == wide
+    assert FootprintSettings() == FootprintSettings(preset="default")
+    with pytest.raises(ValueError, match="lengths are matched of sampled units"):
+        FootprintSettings(preset="triage", length_matched=True)
+    line = ["footprint", "--base", "b", "--unlearned", "u", "--forget", "f", "--generic", "g"]
+    assert command([*line, "--preset", "triage", "--length-matched"]) == 2
+    assert "found lengths are matched of sampled units" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def published(work: Path, tmp_path_factory: pytest.TempPathFactory) -> FootprintRecord:
+    """With preset triage: a changed checkpoint, one that is the base, and a prompt before the base."""
+    folder = tmp_path_factory.mktemp("published")
+    base = load_language_model(str(work / "base"))
+    config = peft.PromptEncoderConfig(task_type="CAUSAL_LM", num_virtual_tokens=3, encoder_hidden_size=8)
+    peft.get_peft_model(base.fresh(), config).save_pretrained(str(folder / "prompt"))  # type: ignore[misc]
+    tokenizer = load_language_model(str(work / "base")).tokenizer
+    tokenizer.save_pretrained(str(folder / "prompt"))
+    settings = FootprintSettings(
+        **{**SMALL, "units": 6},
+        preset="triage",
+        max_length=12,
+        hessian_length=8,
+        sample_names={"bio": "bio-f"},
+    )
+    return measure(
+        work,
+        unlearned={
+            "changed": str(work / "rank-one"), "same": str(work / "base"), "prompt": str(folder / "prompt")
+        },
+        settings=settings,
+    )  # fmt: skip
+
+
+def test_published_floors_of_an_unchanged_model_are_not_zero(published: FootprintRecord) -> None:
+    """Logarithms of about -11.51 in float16 are 0.0235 % off; each model draws its own probes."""
+    same = published.checkpoints[1]
+    for corpus in same.corpora:
+        assert corpus.fisher.value == pytest.approx(0.0235, abs=0.006)
+        assert corpus.fisher_linear.value == 0
+        assert corpus.hessian.value > 1
+        assert corpus.hessian_floor.value > 1
+    assert same.published.name == "no-op"  # type: ignore[union-attr]
+    seeds = [checkpoint.probe_seeds for checkpoint in published.checkpoints]
+    assert {first for first, _ in seeds} == {17}
+    assert len({second for _, second in seeds} | {17}) == 4
+    assert any("probes of its own" in line for line in published.caveats)
+    assert any("rounded to float16" in line for line in published.caveats)
+
+
+def test_a_prompt_has_a_published_shift_at_the_base_s_weights(published: FootprintRecord) -> None:
+    prompt = published.checkpoints[2]
+    for corpus in prompt.corpora:
+        assert corpus.fisher.value > 3 * published.checkpoints[1].corpus(corpus.corpus).fisher.value
+        assert len(corpus.fisher.per_subset) == 2
+    assert prompt.calibrated == Undefined(undefined="no weight changes: the adapter is a prompt encoder")
+    assert any("with the prompt in context" in note for note in prompt.notes)
+    assert isinstance(prompt.published, FootprintClass)
+
+
+def test_published_perplexity_ratios_are_means_of_ratios(published: FootprintRecord) -> None:
+    for corpus in published.checkpoints[0].corpora:
+        assert not isinstance(corpus.perplexity, Undefined)
+        ratio = corpus.perplexity.log10_ratio
+        mean = sum(10**value for value in ratio.per_subset) / len(ratio.per_subset)
+        assert ratio.value == pytest.approx(math.log10(mean))
+        assert ratio.half_width == Undefined(undefined="an arithmetic mean of ratios")
+    assert log10_of_mean([112.0, 400.0]) == pytest.approx(400 - math.log10(2))
+
+
+def test_the_published_check_of_the_adjacent_corpus_reads_the_first_of_each_role(
+    published: FootprintRecord,
+) -> None:
+    assert isinstance(published.adjacency, Adjacency)
+    assert [row.corpus for row in published.adjacency.lengths] == ["bio", "near", "far"]
 
 
 def test_no_adjacent_corpus_is_said(work: Path) -> None:

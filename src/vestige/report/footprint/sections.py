@@ -453,7 +453,7 @@ def _settings(record: FootprintRecord) -> Iterator[tuple[str, Any]]:
             yield "thresholds", [(part.replace("_", " "), f"{number:g}") for part, number in value.items()]
         elif isinstance(value, bool):
             yield name.replace("_", " "), "yes" if value else "no"
-        elif name not in ("retained_text", "statement"):
+        elif name not in ("retained_text", "statement") and value not in (None, {}):
             yield name.replace("_", " "), f"{value:g}" if isinstance(value, float) else str(value)
     for name, value in record.provenance.items():
         yield name, plain(value)
