@@ -12,7 +12,7 @@ from typing import Any
 
 from vestige.contracts import Floats, MethodSettings, Objective, Record, UnlearnSettings
 from vestige.decision.schema import Schema
-from vestige.errors import MissingDependency
+from vestige.errors import InputError, MissingDependency, did_you_mean, shown
 from vestige.methods import METHODS
 from vestige.seeds import stable_seed
 from vestige.study.plan import checked
@@ -40,9 +40,20 @@ class TorchBackend:
         self._torch = torch
 
     def model_settings(self, raw: Mapping[str, Any]) -> Record:
+        from vestige.models.backbones import resolve_backbone
         from vestige.models.decision import ModelSettings
+        from vestige.models.readers import READERS
 
-        return checked(ModelSettings, raw, "model")
+        found = checked(ModelSettings, raw, "model")
+        if found.reader not in READERS:
+            raise InputError(
+                "model: reader",
+                shown(found.reader),
+                f"one of {', '.join(READERS)}",
+                did_you_mean(found.reader, READERS),
+            )
+        resolve_backbone(found.backbone)
+        return found
 
     def task_settings(self, raw: Mapping[str, Any]) -> Record:
         from vestige.training.loop import TaskSettings

@@ -160,7 +160,10 @@ class Team:
                 if worker.node is None and (node := _ready(self._waiting, busy)) is not None:
                     self._report.stage(node.label)
                     worker.node, worker.meter = node, _Meter(node, self._report)
-                    worker.pipe.send(node)
+                    try:
+                        worker.pipe.send(node)
+                    except OSError:  # it was ended while it had nothing to do
+                        raise _gone(worker, node) from None
                     busy.add(node.key)
             active = {worker.pipe: worker for worker in self._workers if worker.node is not None}
             for pipe in wait(list(active)):
@@ -182,7 +185,7 @@ class Team:
         assert meter is not None
         try:
             kind, *rest = worker.pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):  # OSError: ended with its work still unread in the pipe
             raise _gone(worker, node) from None
         if kind == "progress":
             meter.at(*rest)
@@ -251,11 +254,22 @@ def _gone(worker: _Worker, node: Node) -> WorkerError:
     """The error for a process that ended without a word."""
     worker.process.join(_GRACE_SECONDS)
     code = worker.process.exitcode
-    why = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-    return WorkerError(
-        f"{node.label}: found its process gone ({why}); needed it to finish; "
-        "run again, with fewer --jobs if memory was short"
-    )
+    if code is not None and code < 0:
+        why = f"its process ended by {_signal_name(-code)}"
+    else:
+        why = f"its process gone (exit code {code})" if code is not None else "no answer from its process"
+    remedy = "run the same command again"
+    if code == -signal.SIGKILL:  # what the kernel sends when memory runs out
+        remedy += ", with fewer --jobs if memory was short"
+    return WorkerError(f"{node.label}: found {why}; needed it to finish; {remedy}: what is done is kept")
+
+
+def _signal_name(number: int) -> str:
+    """`SIGKILL (signal 9)`."""
+    try:
+        return f"{signal.Signals(number).name} (signal {number})"
+    except ValueError:
+        return f"signal {number}"
 
 
 def _stop(workers: Sequence[_Worker]) -> None:

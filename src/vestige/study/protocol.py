@@ -52,7 +52,10 @@ class Backend(Protocol):
     """
 
     def model_settings(self, raw: Mapping[str, Any]) -> Record:
-        """The model's settings with defaults filled in. Raises InputError for an unknown key."""
+        """The model's settings with defaults filled in.
+
+        Raises InputError for an unknown key, and for a model that cannot be there.
+        """
         ...
 
     def task_settings(self, raw: Mapping[str, Any]) -> Record:

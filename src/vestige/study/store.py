@@ -283,7 +283,8 @@ class Store:
     def adopt(self, node: NodeFolder) -> NodeRecord:
         """Enter a finished node in the manifest. Raises InputError when it is damaged."""
         record = node.record()
-        assert record is not None
+        if record is None:
+            raise _damaged(node.path, "removed after it was made")
         self.enter({f"nodes/{node.name}/{RECORD}": file_sha256(node.path / RECORD)})
         return record
 

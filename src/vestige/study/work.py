@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vestige.decision.predictions import Predictions, read_predictions
-from vestige.errors import Diverged
+from vestige.errors import Diverged, InputError
 from vestige.files import write_text
 from vestige.study.protocol import Progress
 from vestige.study.store import NodeFolder, NodeRecord, now
@@ -44,14 +47,15 @@ def _make(
 
     folder = place.begin()
     clock = _Clock(place, node.label, progress)
-    try:
-        result, rows = node.work.do(Job(setting, root, folder, clock.progress))
-    except Diverged:
-        place.discard()
-        raise
-    except BaseException:
-        clock.note(force=True)
-        raise
+    with _left_alone(folder):
+        try:
+            result, rows = node.work.do(Job(setting, root, folder, clock.progress))
+        except Diverged:
+            place.discard()
+            raise
+        except BaseException:
+            clock.note(force=True)
+            raise
     return place.finish(
         label=node.label,
         identity=node.identity,
@@ -62,6 +66,37 @@ def _make(
         environment=setting.backend.environment(),
         result=result,
     )
+
+
+@contextmanager
+def _left_alone(folder: Path) -> Iterator[None]:
+    """Raise InputError where somebody removed the working folder: what was written to it is lost, whatever
+    error that led to, and what is there now is not whole."""
+
+    def same() -> bool:
+        try:
+            return folder.stat().st_ino == mark
+        except OSError:
+            return False
+
+    mark = folder.stat().st_ino
+    error: Exception | None = None
+    try:
+        yield
+    except Diverged:
+        raise
+    except Exception as found:
+        error = found
+    if not same():
+        shutil.rmtree(folder, ignore_errors=True)
+        raise InputError(
+            str(folder),
+            "removed while work in it was going on",
+            "the folder of a run left alone until the run has ended",
+            "run the same command again: what is finished is kept",
+        ) from None
+    if error is not None:
+        raise error
 
 
 def load_node_predictions(root: Path, key: str, label: str) -> Predictions:
@@ -99,6 +134,8 @@ class _Clock:
 
     def note(self, *, force: bool = False) -> None:
         if not force and time.monotonic() - self._noted < _NOTE_EVERY:
+            return
+        if not self._place.part.parent.is_dir():  # removed: no other process can look for the note
             return
         self._noted = time.monotonic()
         value = {

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -17,7 +20,7 @@ from vestige.errors import InputError, Interrupted
 from vestige.metrics import js2
 from vestige.study.audit import audit_study
 from vestige.study.outline import outline
-from vestige.study.pool import Silent
+from vestige.study.pool import Silent, Team
 from vestige.study.runner import Execution, StudyResult, run_study
 from vestige.study.status import study_status
 from vestige.study.store import Store, read_manifest
@@ -192,11 +195,68 @@ def test_workers_give_the_same_numbers(make_plan: Make, tmp_path: Path, small_on
 def test_a_worker_that_dies_is_named(make_plan: Make, tmp_path: Path) -> None:
     from vestige.study.pool import WorkerError
 
-    with pytest.raises(WorkerError, match=r"seed \d+: found its process gone \(signal 9\)"):
+    with pytest.raises(WorkerError, match=r"seed \d+: found its process ended by SIGKILL \(signal 9\)"):
         run_study(
             make_plan(), tmp_path / "run", execution=Execution(jobs=2, backend="bag_of_words:DyingBackend")
         )
     assert study_status(tmp_path / "run").running is False
+
+
+@pytest.mark.parametrize("moment", ["while it is idle", "before it reads its work"])
+def test_a_worker_that_dies_without_work_is_named(
+    moment: str, make_plan: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pipe then breaks on our side, which must not look like a reader of our output that went away."""
+    from vestige.cli.console import guarded
+
+    start = Team._start
+
+    def started(team: Team) -> Any:
+        worker = start(team)
+        if moment == "while it is idle":
+            os.kill(worker.process.pid or 0, signal.SIGTERM)
+            worker.process.join()
+        else:
+            os.kill(worker.process.pid or 0, signal.SIGSTOP)
+            Timer(0.5, os.kill, (worker.process.pid, signal.SIGKILL)).start()
+        return worker
+
+    monkeypatch.setattr(Team, "_start", started)
+    said: list[str] = []
+    monkeypatch.setattr("vestige.cli.console.error_line", said.append)
+    execution = Execution(jobs=2, backend=SPEC)
+    assert guarded(lambda: run_study(make_plan(), tmp_path / "run", execution=execution)) == 2
+    name = "SIGTERM (signal 15)" if moment == "while it is idle" else "SIGKILL (signal 9)"
+    (line,) = said
+    assert (
+        f"full model, seed 17: found its process ended by {name}; needed it to finish; run the same" in line
+    )
+
+
+class RemovingBackend(BagOfWords):
+    """Somebody removes the working folder while a model is trained in it, before or after it is saved."""
+
+    when = ""
+
+    def train(self, *, folder: Path, **kwargs: Any) -> dict[str, Any]:
+        if self.when == "before":
+            shutil.rmtree(folder)
+        made = super().train(folder=folder, **kwargs)
+        shutil.rmtree(folder)
+        return made
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_working_folder_that_is_removed_is_named(
+    when: str, make_plan: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RemovingBackend, "when", when)
+    monkeypatch.setattr("vestige.study.runner.load_backend", lambda spec: RemovingBackend())
+    with pytest.raises(InputError, match=r"\.part-full-\w+: found removed while work in it was going on"):
+        run_study(make_plan(), tmp_path / "run", execution=Execution())
+    assert not [path for path in (tmp_path / "run/nodes").iterdir() if not path.name.startswith(".")]
+    monkeypatch.undo()
+    assert run_study(make_plan(), tmp_path / "run", execution=Execution(backend=SPEC)).assessments
 
 
 @pytest.mark.parametrize(
