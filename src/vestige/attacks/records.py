@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from vestige.attacks.reading import LevelReading
 from vestige.contracts import Estimate, Record, Undefined
 
 __all__ = [
@@ -82,7 +83,9 @@ class RecoverySetting(Record):
 
     exposed: rows that the adaptation saw. curves: checkpoint -> curve, "full" and "oracle" among them.
     contrasts: `g_abs`, `g_adj`, `g_headroom` (a ratio of means) and `g_row_headroom` (the mean of row ratios:
-    another estimand), unlearned minus oracle.
+    another estimand), unlearned minus oracle; and levels of gold probability: `level`, after the last update,
+    unlearned minus oracle; `start_level`, the unlearned model's before the first minus the oracle's after the
+    last; `rise`, the unlearned model's after minus before. Records made before levels were read lack those.
     """
 
     population: Population
@@ -158,7 +161,8 @@ class RecoveryRecord(Record):
     """Recovery of one unlearned model: `recovery/<bundle>-s<seed>-<label>.json`.
 
     plan: budgets, adaptation seeds, evaluations, rates as used. seeds: population -> seed of its row draws,
-    "units" -> of the unit draws, which all populations share by unit index. nodes: checkpoint -> key of its
+    "units" -> of the unit draws, which all populations share by unit index. reading: of the pooled levels on
+    unseen rows; None in records made before there was one. nodes: checkpoint -> key of its
     model. parts: key of each adaptation and fresh-head node. curves_sha256: of the Parquet table beside.
     """
 
@@ -186,6 +190,7 @@ class RecoveryRecord(Record):
     settings: tuple[RecoverySetting, ...] = ()
     pooled: tuple[PooledRecovery, ...] = ()
     controls: tuple[DirectContrast, ...] = ()
+    reading: LevelReading | Undefined | None = None
     fresh_heads: tuple[FreshHeadResult, ...] = ()
     nodes: dict[str, str]
     parts: tuple[str, ...]

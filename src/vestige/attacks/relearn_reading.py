@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from scipy.special import stdtrit
 
+from vestige.attacks.reading import level_reading
 from vestige.attacks.relearn_records import (
     AgainstOracle,
     CheckpointRelearning,
@@ -77,15 +78,17 @@ def _reading(item: CheckpointRelearning, compared: AgainstOracle) -> Reading | U
     assert forget is not None
     if isinstance(compared.after.low, Undefined):
         return Undefined(undefined=f"not told apart from the retrained model: {compared.after.low.undefined}")
-    if not _above(compared.after) or _better_everywhere(compared):
-        if generic is not None and rose(generic) and generic.change >= forget.change:
-            return "repair"
-        return "learned anew" if rose(forget) else "no return"
-    if _above(compared.start) or not rose(forget):
-        return "still there"
-    if generic is not None and rose(generic):
-        return "repair" if generic.change >= forget.change else "return and repair"
-    return "return"
+    said = level_reading(
+        rose=rose(forget),
+        above=_above(compared.after),
+        above_before=_above(compared.start),
+        elsewhere=_better_everywhere(compared),
+    )
+    if said == "still there" or generic is None or not rose(generic):
+        return said
+    if generic.change >= forget.change:
+        return "repair"
+    return "return and repair" if said == "return" else said
 
 
 def _above(item: LevelDifference) -> bool:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from vestige.attacks.reading import LEAST
 from vestige.contracts import Estimate, PresetSettings, Record, Undefined
 from vestige.data.corpora import Role
 from vestige.data.question_settings import AskingSettings
@@ -53,9 +54,6 @@ be parted.
 
 Rule = Literal["own change", "against the retrained model"]
 """By what readings were made: of a record's own changes (until 2026), or of levels against the oracle's."""
-
-LEAST = 0.01
-"""A change of a score below this, in its own unit (a share), counts as none."""
 
 _WORDS: dict[str, str] = {
     "no return": "nothing came back under this budget",

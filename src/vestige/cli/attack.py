@@ -153,6 +153,8 @@ def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:
 
 
 def _print(name: str, record: RecoveryRecord) -> None:
+    from vestige.report.recovered import recovery_sentence
+
     typer.echo(f"\n{record.name}")
     counts = record.exposure
     if record.settings:
@@ -171,9 +173,17 @@ def _print(name: str, record: RecoveryRecord) -> None:
     for pooled in record.pooled:
         parts = ", ".join(
             f"{title} {_shown(pooled.contrasts[key])}"
-            for key, title in (("g_abs", "absolute"), ("g_adj", "adjusted"), ("g_headroom", "headroom"))
+            for key, title in (
+                ("level", "level after, beside the retrained model's"),
+                ("g_abs", "absolute"),
+                ("g_adj", "adjusted"),
+                ("g_headroom", "headroom"),
+            )
+            if key in pooled.contrasts
         )
         typer.echo(f"pooled over {pooled.settings} setting(s), {pooled.population}: {parts}")
+    if record.pooled:
+        typer.echo(recovery_sentence(record))
     for direct in record.controls:
         if direct.k is None:
             difference = direct.difference

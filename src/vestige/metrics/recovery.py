@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from vestige.contracts import Floats, Record, RowTerms, Undefined
 from vestige.errors import InputError
-from vestige.statistics.terms import ReasonedTerms, divide
+from vestige.statistics.terms import ReasonedTerms, divide, mean_of
 
 __all__ = [
     "THRESHOLDS",
@@ -23,6 +23,7 @@ __all__ = [
     "contrast_terms",
     "first_reached",
     "horizon_weights",
+    "level_terms",
     "recovery_area",
     "recovery_contrasts",
     "recovery_headroom",
@@ -172,6 +173,25 @@ def contrast_terms(updates: ArrayLike, unlearned: ArrayLike, oracle: ArrayLike) 
         "g_abs": ReasonedTerms(absolute, g_abs),
         "g_adj": ReasonedTerms(started, g_adj),
         "g_headroom": ReasonedTerms(started, g_headroom, _ALREADY_ONE),
+    }
+
+
+def level_terms(unlearned: ArrayLike, oracle: ArrayLike) -> dict[str, RowTerms]:
+    """Levels at the ends of the attack as additive statistics. unlearned, oracle (N, T), the same rows.
+
+    `level`: the unlearned model's gold probability after the last update less the oracle's after it.
+    `start_level`: the unlearned model's before the first update less the oracle's after the last. `rise`: the
+    unlearned model's after less before. Each in [-1, 1].
+    """
+    u, o = np.asarray(unlearned, dtype=np.float64), np.asarray(oracle, dtype=np.float64)
+    if u.shape != o.shape or u.ndim != 2:
+        raise InputError(
+            "recovery curves", f"arrays of shape {u.shape} and {o.shape}", "the same rows", "align rows by id"
+        )
+    return {
+        "level": mean_of(u[:, -1] - o[:, -1]),
+        "start_level": mean_of(u[:, 0] - o[:, -1]),
+        "rise": mean_of(u[:, -1] - u[:, 0]),
     }
 
 

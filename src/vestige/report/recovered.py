@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vestige.attacks.records import UNSEEN, PooledRecovery, RecoveryRecord
-from vestige.contracts import Estimate, Interval, Undefined
+from vestige.contracts import Undefined
 from vestige.report.words import conditions, counted, estimate_text, listed, plain
 from vestige.study.ledger_run import Run
 
@@ -53,32 +54,51 @@ def pooled_unseen(record: RecoveryRecord) -> PooledRecovery | None:
 
 
 def recovery_sentence(record: RecoveryRecord | None) -> str:
-    """What fine-tuning brought back beyond what it brings back of the retrained model, or that it was not
-    tested."""
+    """Whether fine-tuning brought the deleted back, by levels beside the retrained model's.
+
+    Or that it was not tested.
+    """
     pooled = pooled_unseen(record) if record is not None else None
     if record is None or pooled is None:
         return NOT_TESTED
-    contrast = pooled.contrasts["g_adj"]
     budgets = [str(k) for k in record.plan.get("budgets", ())]
     rows = "row" if budgets == ["1"] else "rows"
     tested = (
         f"Recovery by fine-tuning on {listed(budgets)} deleted {rows} an intent, "
         f"{counted(record.updates[-1], 'update', 'updates')}"
     )
-    if isinstance(contrast.value, Undefined):
-        return f"{tested}: the adjusted contrast with the retrained model is {plain(contrast.value)}."
+    own, retrained = (_levels(record, checkpoint) for checkpoint in ("unlearned", "oracle"))
+    levels = f"gold probability on unseen rows went from {own}, the retrained model's from {retrained}"
+    contrast = pooled.contrasts["g_adj"]
+    published = (
+        f"published adjusted contrast {plain(contrast.value)}"
+        if isinstance(contrast.value, Undefined)
+        else f"published adjusted contrast {estimate_text(contrast, 'signed')}"
+    )
+    level = pooled.contrasts.get("level")
+    if level is None or record.reading is None:
+        earlier = "made before levels were compared, without an interval of them"
+        return f"{tested}: {levels} ({published}); {earlier}."
+    if isinstance(record.reading, Undefined):
+        return f"{tested}: {levels}; {plain(record.reading)} ({published})."
     return (
-        f"{tested}: {_direction(contrast)} (adjusted contrast {estimate_text(contrast, 'signed')}; "
-        f"{conditions(contrast.row)})."
+        f"{tested}: {_WORDS[record.reading]}; {levels}; difference after it {estimate_text(level, 'signed')} "
+        f"({conditions(level.row)}; {published})."
     )
 
 
-def _direction(contrast: Estimate) -> str:
-    bounds = contrast.row if isinstance(contrast.row, Interval) else None
-    if bounds is None or bounds.low <= 0 <= bounds.high:
-        return (
-            "what it gained of gold probability on unseen rows is not told apart from what the retrained "
-            "model gained"
-        )
-    more = "more" if bounds.low > 0 else "less"
-    return f"it gained {more} gold probability on unseen rows than the retrained model did"
+_WORDS = {
+    "return": "it came back, above what the retrained model learns anew",
+    "still there": "it was never gone: already above what the retrained model reaches by it",
+    "learned anew": "what came back is not shown to be more than the retrained model learns anew",
+    "no return": "nothing is shown to have come back",
+}
+
+
+def _levels(record: RecoveryRecord, checkpoint: str) -> str:
+    """Gold probability before and after, the mean over the settings of the record."""
+    curves = [item.curves[checkpoint] for item in record.settings if item.population == UNSEEN]
+    start, end = (
+        math.fsum(curve.gold_probability[place] for curve in curves) / len(curves) for place in (0, -1)
+    )
+    return f"{start:.2f} to {end:.2f}"

@@ -108,6 +108,39 @@ def contrasts(t: Sequence[int], u: Array, o: Array) -> dict[str, Stat]:
     }
 
 
+def levels(u: Array, o: Array) -> dict[str, Stat]:
+    """After and before of rows (n, T) beside the oracle's after, and the unlearned model's own rise."""
+    return {
+        "level": numbers.mean(u[:, -1] - o[:, -1]),
+        "start_level": numbers.mean(u[:, 0] - o[:, -1]),
+        "rise": numbers.mean(u[:, -1] - u[:, 0]),
+    }
+
+
+def _reading(record: Any, found: Finding, stem: str) -> None:
+    """The word, from the recorded pooled levels and their row intervals."""
+    pooled = {item["population"]: item["contrasts"] for item in record["pooled"]}
+
+    def shown(population: str, name: str) -> bool:
+        item = pooled[population][name]
+        low = item["row"].get("low")
+        return isinstance(item["value"], float) and item["value"] >= 0.01 and low is not None and low > 0
+
+    level = pooled["unseen"]["level"]
+    if level["rows"] < 10:
+        found.need(isinstance(record["reading"], dict), f"{stem}: a reading of {level['rows']} unseen rows")
+        return
+    rose = shown("unseen", "rise")
+    above = shown("unseen", "level")
+    if "label swap" in pooled and shown("label swap", "level"):
+        above = above and pooled["label swap"]["level"]["value"] < level["value"]
+    if not above:
+        word = "learned anew" if rose else "no return"
+    else:
+        word = "return" if rose and not shown("unseen", "start_level") else "still there"
+    found.need(record["reading"] == word, f"{stem}: the reading is '{word}', recorded '{record['reading']}'")
+
+
 def _averaged(items: Sequence[Stat]) -> Stat:
     width = items[0].columns.shape[1]
 
@@ -146,6 +179,9 @@ def _contrasts(
     if not found.need(planned, f"{stem}: other settings than planned"):
         return
     pooled = {item["population"]: item for item in record["pooled"]}
+    by_levels = record.get("reading") is not None
+    if not by_levels:
+        found.unchecked.append(f"{stem}: made before levels were read, by an earlier version")
     advantage: dict[str, dict[Any, Array]] = {}
     index: dict[str, list[str]] = {}
     for name in there:
@@ -165,7 +201,7 @@ def _contrasts(
                     found,
                 )
             u, o = wide["unlearned"][2], wide["oracle"][2]
-            made = contrasts(t, u, o)
+            made = contrasts(t, u, o) | (levels(u, o) if by_levels else {})
             stats |= {(pair, metric): stat for metric, stat in made.items()}
             start = float(u[:, 0].mean() - o[:, 0].mean())
             gap = abs(made["g_abs"].value - (start + made["g_adj"].value))
@@ -187,6 +223,8 @@ def _contrasts(
             _estimate(
                 place, told, again, unit_draws[pair_or_all, metric], ROW_SEEDS[name], UNIT_SEED, draws, found
             )
+    if by_levels:
+        _reading(record, found, stem)
     _direct(stem, record, advantage, index, found)
 
 

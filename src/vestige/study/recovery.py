@@ -17,7 +17,14 @@ from vestige.metrics.recovery import horizon_weights
 from vestige.seeds import digest
 from vestige.study.deletions import read_table
 from vestige.study.plan import Plan, checked
-from vestige.study.recovery_measure import CHECKPOINTS, SEEDS, curves_of, fresh_head_results, measured
+from vestige.study.recovery_measure import (
+    CHECKPOINTS,
+    SEEDS,
+    curves_of,
+    fresh_head_results,
+    measured,
+    reading_of,
+)
 from vestige.study.recovery_plan import RecoveryPlan, check_recovery
 from vestige.study.recovery_rows import RecoveryRows, recovery_rows
 from vestige.study.recovery_work import (
@@ -50,6 +57,8 @@ __all__ = [
 ]
 
 FOLDER = "recovery"
+RULES = "levels"
+"""What a record says of its tables; another word makes finished records anew."""
 CAVEATS = (
     SETTINGS_CAVEAT,
     "Absolute, adjusted and headroom contrasts answer different questions: read each start beside them.",
@@ -237,7 +246,7 @@ def _measure(setting: Setting, store: Store, piece: _Piece, name: str) -> Recove
     used = plan.model_dump(mode="json", exclude={"methods", "bundles", "seeds"})
     inputs = digest(
         "vestige-recovery-1",
-        canonical([study.name, study.stage, target.label, parts, used, study.draws, target.models]),
+        canonical([RULES, study.name, study.stage, target.label, parts, used, study.draws, target.models]),
     )
     old = _record(store, name)
     whole = store.intact(f"{name}.json") and (old is None or not old.curves or store.intact(old.curves))
@@ -264,6 +273,7 @@ def _measure(setting: Setting, store: Store, piece: _Piece, name: str) -> Recove
             "settings": result.settings,
             "pooled": result.pooled,
             "controls": result.controls,
+            "reading": reading_of(result.pooled),
             "curves": f"{name}.parquet",
             "curves_sha256": _sha256(data),
         }

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from vestige.attacks.reading import LEAST, LevelReading, level_reading
 from vestige.attacks.records import (
     POPULATIONS,
     SEEN,
@@ -27,12 +28,13 @@ from vestige.attacks.records import (
     RecoverySetting,
     Threshold,
 )
-from vestige.contracts import Estimate, Floats, RowTerms, Undefined
+from vestige.contracts import Estimate, Floats, Interval, RowTerms, Undefined
 from vestige.metrics.recovery import (
     THRESHOLDS,
     average,
     contrast_terms,
     first_reached,
+    level_terms,
     recovery_contrasts,
     row_headroom_terms,
 )
@@ -49,7 +51,7 @@ from vestige.statistics import (
 )
 from vestige.statistics.terms import ReasonedTerms, divide
 
-__all__ = ["CHECKPOINTS", "SEEDS", "Curves", "curves_of", "fresh_head_results", "measured"]
+__all__ = ["CHECKPOINTS", "SEEDS", "Curves", "curves_of", "fresh_head_results", "measured", "reading_of"]
 
 CHECKPOINTS = ("full", "unlearned", "oracle")
 SEEDS: Mapping[str, int] = {
@@ -60,6 +62,8 @@ SEEDS: Mapping[str, int] = {
 }
 """Unseen rows are rows of G, seen ones of F, those of the label swap of R; units are drawn once for all."""
 CONTRASTS = ("g_abs", "g_adj", "g_headroom")
+LEVELS = ("level", "start_level", "rise")
+LEAST_ROWS = 10
 
 Pair = tuple[int, int]
 
@@ -131,9 +135,10 @@ def measured(
         terms: dict[str, RowTerms] = {}
         for pair in pairs:
             u, o = item.p[pair, "unlearned"], item.p[pair, "oracle"]
-            made = contrast_terms(updates, u, o) | {"g_row_headroom": row_headroom_terms(updates, u, o)}
+            made = contrast_terms(updates, u, o) | level_terms(u, o)
+            made["g_row_headroom"] = row_headroom_terms(updates, u, o)
             terms |= {_key(metric, pair): stat for metric, stat in made.items()}
-        for metric in (*CONTRASTS, "g_row_headroom"):
+        for metric in (*CONTRASTS, *LEVELS, "g_row_headroom"):
             terms[_key(metric, None)] = average([terms[_key(metric, pair)] for pair in pairs])
         by_row = bootstrap_rows(terms, draws=draws, seed=SEEDS[name])
         by_unit = bootstrap_units(terms, item.unit_index, draws=draws, seed=SEEDS["units"])
@@ -150,7 +155,7 @@ def measured(
                     condition=_condition(condition, pair),
                     note="mean of row ratios" if metric == "g_row_headroom" else "",
                 )
-                for metric in (*CONTRASTS, "g_row_headroom")
+                for metric in (*CONTRASTS, *LEVELS, "g_row_headroom")
             }
 
         for pair in pairs:
@@ -176,6 +181,38 @@ def measured(
     return Measured(
         tuple(settings), tuple(pooled), _direct(curves, updates, pairs, draws, condition, missing)
     )
+
+
+def reading_of(pooled: Sequence[PooledRecovery]) -> LevelReading | Undefined:
+    """What recovery showed of the unlearned model, from the pooled levels and their row intervals.
+
+    A difference counts from 0.01 on and where its interval lies above 0. The label swap is where there is
+    nothing to remember: a model that ends as far above the retrained one there learns faster, and needs no
+    memory. Undefined without unseen rows, or with fewer than ten of them.
+    """
+    by_name = {item.population: item.contrasts for item in pooled}
+    unseen, swap = by_name.get(UNSEEN), by_name.get(SWAP)
+    if unseen is None:
+        return Undefined(undefined="no unseen rows were scored")
+    if (rows := unseen["level"].rows or 0) < LEAST_ROWS:
+        return Undefined(undefined=f"{rows} unseen rows, needed {LEAST_ROWS}")
+    elsewhere = (
+        swap is not None and _shown(swap["level"]) and _value(swap["level"]) >= _value(unseen["level"])
+    )
+    return level_reading(
+        rose=_shown(unseen["rise"]),
+        above=_shown(unseen["level"]),
+        above_before=_shown(unseen["start_level"]),
+        elsewhere=elsewhere,
+    )
+
+
+def _shown(item: Estimate) -> bool:
+    return _value(item) >= LEAST and isinstance(item.row, Interval) and item.row.low > 0
+
+
+def _value(item: Estimate) -> float:
+    return item.value if isinstance(item.value, float) else float("-inf")
 
 
 def _direct(

@@ -16,6 +16,7 @@ from vestige.metrics.recovery import (
     contrast_terms,
     first_reached,
     horizon_weights,
+    level_terms,
     recovery_area,
     row_headroom_terms,
 )
@@ -128,3 +129,13 @@ def test_bad_curves_are_one_line(updates: list[int], u: object, message: str) ->
     with pytest.raises(InputError, match=message) as caught:
         recovery_contrasts(updates, u, np.full(len(updates), 0.5))
     assert "\n" not in str(caught.value)
+
+
+def test_levels_are_those_at_the_ends() -> None:
+    """.64 to .92 gained less than .29 to .88, and ends above it."""
+    unlearned, oracle = np.linspace(0.64, 0.92, 5)[None], np.linspace(0.29, 0.88, 5)[None]
+    found = {name: value_of(terms) for name, terms in level_terms(unlearned, oracle).items()}
+    assert found == pytest.approx({"level": 0.04, "start_level": -0.24, "rise": 0.28})
+    assert recovery_contrasts(T, unlearned, oracle).g_adj < 0
+    with pytest.raises(InputError, match="the same rows"):
+        level_terms(unlearned, oracle[:, :3])

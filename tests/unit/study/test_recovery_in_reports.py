@@ -16,7 +16,7 @@ from bag_of_words import SPEC
 
 from vestige.attacks.records import SETTINGS_CAVEAT, RecoveryRecord
 from vestige.cli.app import run
-from vestige.contracts import Estimate, Interval, Undefined
+from vestige.contracts import Estimate, Undefined
 from vestige.report.recovered import NOT_TESTED, pooled_unseen, recovery_sentence
 from vestige.report.words import estimate_text
 from vestige.study.plan import Plan
@@ -81,7 +81,7 @@ def test_after_the_attack_the_verdict_says_what_it_found(
     pooled = pooled_unseen(record)
     assert pooled is not None
     contrast = pooled.contrasts["g_adj"]
-    assert f"adjusted contrast {estimate_text(contrast, 'signed')}; row bootstrap" in said["SimNPO"]
+    assert f"published adjusted contrast {estimate_text(contrast, 'signed')}" in said["SimNPO"]
     assert said["SimNPO"].endswith(recovery_sentence(record))
     assert NOT_TESTED not in said["SimNPO"]
     assert said["GradAscent"].endswith(NOT_TESTED)
@@ -159,36 +159,36 @@ def test_fresh_heads_alone_are_no_recovery(attacked: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(
-    ("value", "bounds", "words_of_it"),
+    ("reading", "words_of_it"),
     [
-        (0.25, (0.2, 0.3), "it gained more gold probability on unseen rows than the retrained model did"),
-        (-0.25, (-0.3, -0.2), "it gained less gold probability on unseen rows than the retrained model did"),
-        (0.05, (-0.1, 0.2), "is not told apart from what the retrained model gained"),
-        (
-            Undefined(undefined="one row"),
-            None,
-            ": the adjusted contrast with the retrained model is undefined: one row.",
-        ),
+        ("return", "it came back, above what the retrained model learns anew; "),
+        ("still there", "it was never gone: already above what the retrained model reaches by it; "),
+        ("learned anew", "what came back is not shown to be more than the retrained model learns anew; "),
+        ("no return", "nothing is shown to have come back; "),
+        (Undefined(undefined="8 unseen rows, needed 10"), "undefined: 8 unseen rows, needed 10 (published"),
+        (None, "without an interval of them"),
     ],
 )
-def test_the_sentence_follows_the_interval(
-    attacked_once: tuple[Path, dict[str, Any], str],
-    value: float | Undefined,
-    bounds: tuple[float, float] | None,
-    words_of_it: str,
+def test_the_sentence_gives_levels_whatever_the_reading(
+    attacked_once: tuple[Path, dict[str, Any], str], reading: Any, words_of_it: str
 ) -> None:
+    """Also of a record made before levels were compared: they are in its curves."""
     record = RecoveryRecord.model_validate(attacked_once[1])
-    row = (
-        Undefined(undefined="one row")
-        if bounds is None
-        else Interval(low=bounds[0], high=bounds[1], kind="row bootstrap", draws=100, seed=2, condition="x")
-    )
-    pooled = record.pooled[0]
-    changed = pooled.model_copy(
-        update={"contrasts": {**pooled.contrasts, "g_adj": Estimate(value=value, row=row)}}
-    )
-    said = recovery_sentence(record.model_copy(update={"pooled": (changed,)}))
+    said = recovery_sentence(record.model_copy(update={"reading": reading}))
     assert said.startswith("Recovery by fine-tuning on 1 and 2 deleted rows an intent, 25 updates: ")
     assert words_of_it in said
-    if bounds is not None:
-        assert f"{value:+.3f} [{bounds[0]:+.3f}, {bounds[1]:+.3f}]" in said
+    for checkpoint, words_before in (("unlearned", "went from"), ("oracle", "the retrained model's from")):
+        curves = [item.curves[checkpoint].gold_probability for item in record.settings]
+        start, end = (sum(curve[place] for curve in curves) / len(curves) for place in (0, -1))
+        assert f"{words_before} {start:.2f} to {end:.2f}" in said
+
+
+def test_an_undefined_published_contrast_does_not_silence_the_levels(
+    attacked_once: tuple[Path, dict[str, Any], str],
+) -> None:
+    record = RecoveryRecord.model_validate(attacked_once[1])
+    none = Estimate(value=Undefined(undefined="one row"))
+    pooled = record.pooled[0].model_copy(update={"contrasts": {**record.pooled[0].contrasts, "g_adj": none}})
+    said = recovery_sentence(record.model_copy(update={"pooled": (pooled,)}))
+    assert "published adjusted contrast undefined: one row" in said
+    assert "gold probability on unseen rows went from" in said

@@ -21,7 +21,7 @@ from vestige.study.attack import attack_folder, folders_with
 from vestige.study.plan import Plan
 from vestige.study.pool import Silent
 from vestige.study.recovery import recovery_name, stored_plan, targets
-from vestige.study.recovery_measure import CHECKPOINTS, Curves, curves_of, measured
+from vestige.study.recovery_measure import CHECKPOINTS, Curves, curves_of, measured, reading_of
 from vestige.study.recovery_plan import RecoveryPlan
 from vestige.study.recovery_work import RecoverWork, read_parquet
 from vestige.study.runner import Execution, run_study
@@ -92,13 +92,69 @@ def test_the_oracle_as_the_unlearned_model_gains_nothing_anywhere() -> None:
     found = measure(populations)
     assert len(found.settings) == 12
     assert len(found.pooled) == 3
-    estimates = [value for item in (*found.settings, *found.pooled) for value in item.contrasts.values()]
+    own = ("rise", "start_level")  # the model's own way, not a contrast of the two
+    estimates = [
+        value
+        for item in (*found.settings, *found.pooled)
+        for name, value in item.contrasts.items()
+        if name not in own
+    ]
     estimates += [item.difference for item in found.controls]
-    assert len(estimates) == 15 * 4 + 2 * 5
+    assert len(estimates) == 15 * 5 + 2 * 5
+    assert reading_of(found.pooled) == "learned anew"  # the oracle's own weights, whatever they are called
     for item in estimates:
         assert item.value == 0
         assert (item.row.low, item.row.high, item.unit.low, item.unit.high) == (0, 0, 0, 0)
     assert all(item.identity_residual == 0 for item in found.settings)
+
+
+def world(seed: int, unlearned: tuple[float, float], swap: tuple[float, float] = (0.02, 0.8)) -> Any:
+    """Rows with their own difficulty; the retrained model rises from .29 to .60, to .8 on swapped labels."""
+    rng = np.random.default_rng(seed)
+    made = {}
+    for name, own, oracle in ((UNSEEN, unlearned, (0.29, 0.60)), (SWAP, swap, (0.02, 0.8))):
+        rows = 60
+        hard = 0.6 * rng.normal(size=rows)
+        p = {}
+        for pair in PAIRS:
+            for checkpoint, (start, end) in (("full", own), ("unlearned", own), ("oracle", oracle)):
+                levels = np.interp(T, (0, T[-1]), (start, end))
+                logits = np.log(levels / (1 - levels)) + hard[:, None] + 0.3 * rng.normal(size=(rows, len(T)))
+                p[pair, checkpoint] = 1 / (1 + np.exp(-logits))
+        ids = tuple(f"r{i:03d}" for i in range(rows))
+        index = tuple(f"{i % 4:03d}" for i in range(rows))
+        made[name] = Curves(ids, index, p, {key: (value > 0.5).astype(float) for key, value in p.items()})
+    return measure(made)
+
+
+@pytest.mark.parametrize(
+    ("unlearned", "swap", "reading"),
+    [
+        ((0.25, 0.85), (0.02, 0.8), "return"),
+        ((0.64, 0.92), (0.02, 0.8), "still there"),
+        ((0.85, 0.85), (0.02, 0.8), "still there"),
+        ((0.29, 0.60), (0.02, 0.8), "learned anew"),
+        ((0.29, 0.68), (0.02, 0.95), "learned anew"),
+        ((0.10, 0.10), (0.02, 0.8), "no return"),
+    ],
+    ids=["suppressed", "half unlearned", "never unlearned", "retrained", "learns all faster", "gone"],
+)
+def test_recovery_is_read_by_levels_beside_the_retrained_model(
+    unlearned: tuple[float, float], swap: tuple[float, float], reading: str
+) -> None:
+    found = [reading_of(world(seed, unlearned, swap).pooled) for seed in range(5)]
+    assert found.count(reading) >= 4, found
+
+
+def test_another_retraining_hardly_ever_returns() -> None:
+    found = [reading_of(world(50 + seed, (0.29, 0.60)).pooled) for seed in range(40)]
+    assert found.count("return") <= 2
+
+
+def test_few_or_no_unseen_rows_have_no_reading() -> None:
+    item, _ = made_up(0, rows=8)
+    assert "8 unseen rows, needed 10" in str(reading_of(measure({UNSEEN: item}).pooled))
+    assert "no unseen rows" in str(reading_of(measure({SEEN: item}).pooled))
 
 
 def test_draws_are_shared_by_settings_and_by_checkpoints() -> None:

@@ -197,7 +197,7 @@ VALUES: dict[str, Damage] = {
         f"the value of {name}": record(
             lambda value, name=name: setting(value)["contrasts"][name].update(value=0.123)  # type: ignore[misc]
         )
-        for name in ("g_abs", "g_adj", "g_headroom", "g_row_headroom")
+        for name in ("g_abs", "g_adj", "g_headroom", "g_row_headroom", "level", "start_level", "rise")
     },
     "a row interval": record(lambda value: setting(value)["contrasts"]["g_adj"]["row"].update(low=-0.9)),
     "a unit interval": record(
@@ -210,6 +210,13 @@ VALUES: dict[str, Damage] = {
     "a pooled interval": record(
         lambda value: value["pooled"][2]["contrasts"]["g_adj"]["row"].update(high=0.9)
     ),
+    "an interval of levels": record(
+        lambda value: value["pooled"][0]["contrasts"]["level"]["row"].update(low=-0.9)
+    ),
+    "the reading": record(
+        lambda value: value.update(reading="return" if value["reading"] != "return" else "no return")
+    ),
+    "a reading without a reason": record(lambda value: value.update(reading={"undefined": "no reason"})),
     "specificity": record(lambda value: value["controls"][0]["difference"].update(value=0.123)),
     "the interval of exposure": record(
         lambda value: value["controls"][-1]["difference"]["unit"].update(low=-0.9)
@@ -247,6 +254,20 @@ def test_a_sound_folder_passes(sound: Path) -> None:
         check = report.check(name)
         assert check.status == "passed"
         assert int(check.detail.rsplit("(", 1)[1].split()[0]) > 50
+
+
+def test_a_record_of_an_earlier_version_is_not_called_wrong(damaged: Path) -> None:
+    def change(value: Any) -> None:
+        del value["reading"]
+        for item in (*value["settings"], *value["pooled"]):
+            for name in ("level", "start_level", "rise"):
+                del item["contrasts"][name]
+
+    record(change)(damaged)
+    reseal(damaged)
+    check = audit_study(damaged).check("recovery-values")
+    assert check.status == "not checked"
+    assert any("before levels were read" in line for line in check.findings)
 
 
 @pytest.mark.parametrize("what", ROWS)
