@@ -64,6 +64,13 @@ def compare(
         str | None,
         typer.Option("--unit", help="What a unit is: class, association, row or a column's name."),
     ] = None,
+    filtered: Annotated[
+        bool,
+        typer.Option(
+            "--filtered",
+            help="Judge a model's outputs although they are the full model's own behind a filter.",
+        ),
+    ] = False,
     condition: Annotated[
         str | None,
         typer.Option("--condition", help="What intervals are conditional on, e.g. 'training seed 17'."),
@@ -94,6 +101,7 @@ def compare(
         draws=draws,
         unit=unit,
         condition=condition or CONDITION,
+        filtered=filtered,
     )
     # What was computed is shown first: a full disk then costs the files, not the verdict.
     if as_json:

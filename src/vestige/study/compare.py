@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vestige.contracts import Assessment
+from vestige.decision.output_filters import OutputFilter, output_filter
 from vestige.decision.prediction_files import refuse_top_k
 from vestige.decision.predictions import (
     Predictions,
+    align,
     predictions_from,
     predictions_from_arrays,
     read_predictions,
@@ -45,6 +47,7 @@ def compare(
     rows: Any = None,
     options: Sequence[str] | None = None,
     sources: Mapping[str, str] | None = None,
+    filtered: bool = False,
 ) -> Assessment:
     """The verdict on unlearned models from probabilities alone.
 
@@ -54,7 +57,9 @@ def compare(
     oracle are compared; more of them give noise floors. unlearned may map labels to tables. forget: the
     deleted options, none where rows and not options were deleted. unit: what a unit is; default "class" where
     units are the gold options, else "unit". condition: what the intervals are conditional on, for example
-    "training seed 17". Raises InputError in one line for everything that is wrong with the tables.
+    "training seed 17". filtered: judge a table although it is a full model's own with the columns of some
+    options multiplied, which is refused otherwise: no model was changed. Raises InputError in one line for
+    everything that is wrong with the tables.
 
     Example: `vestige.compare(full="full.csv", unlearned="npo.csv", oracle="oracle.csv", forget=["refund"])`
     """
@@ -68,17 +73,70 @@ def compare(
             refuse_top_k(
                 table.path or table.label, f"exactly {k} of {len(table.options)} options above 0 in every row"
             )
+    filters = [*_filters(fulls, tested), *_filters(fulls, oracles)]
+    if filters and not filtered:
+        raise filters[0].refusal()
     return assess(
         name=name,
         fulls=fulls,
         unlearned={table.label: table for table in tested},
         oracles=oracles,
         forgotten=forgotten,
-        settings=AssessSettings(draws=int(draws), unit_kind=unit or unit_kind(fulls[0])),
+        settings=AssessSettings(
+            draws=int(draws),
+            unit_kind=unit or unit_kind(fulls[0]),
+            exceptions=tuple(found.sentence() for found in filters),
+        ),
         condition=condition,
         family=[table.label for table in tested],
         provenance=dict(sources or {}),
     )
+
+
+@dataclass(frozen=True)
+class _Filtered:
+    """A table that is a full model's own output behind a filter."""
+
+    table: Predictions
+    full: Predictions
+    found: OutputFilter
+
+    def refusal(self) -> InputError:
+        """Why it is refused by default."""
+        return InputError(
+            self.table.path or self.table.label,
+            f"the probabilities of {shown(self.full.label)} with {self._what()} on {self.found.rows} rows, "
+            "and nothing else changed",
+            "what another model gives",
+            "export the model's own softmax, without a filter on its outputs; "
+            "to judge the filter: --filtered",
+        )
+
+    def sentence(self) -> str:
+        """What has to be said beside its result."""
+        return (
+            f"{shown(self.table.label)} has the probabilities of {shown(self.full.label)} with "
+            f"{self._what()}: a filter on outputs. No model was changed, and without the filter everything "
+            "is there as before."
+        )
+
+    def _what(self) -> str:
+        names = self.found.factors
+        factors = sorted({f"{factor:.3g}" for factor in names.values()})
+        by = factors[0] if len(factors) == 1 else f"{factors[0]} to {factors[-1]}"
+        return f"{len(names)} option(s) ({first_five(names)}) multiplied by {by}"
+
+
+def _filters(fulls: Sequence[Predictions], tested: Sequence[Predictions]) -> list[_Filtered]:
+    """Tables that are a full model's own behind a filter."""
+    found = []
+    for table in align([*fulls, *tested])[len(fulls) :]:
+        for full in fulls:
+            made = output_filter(full, table)
+            if made is not None:
+                found.append(_Filtered(table, full, made))
+                break
+    return found
 
 
 def _check_settings(forget: Any, draws: Any, **texts: Any) -> None:
