@@ -77,6 +77,7 @@ def report(
     from vestige.report.html import write_report
     from vestige.report.reader import assessment_files, has_assessments, read_assessments
     from vestige.report.recovered import recovered
+    from vestige.report.together import together_sections
     from vestige.study.store import refresh_manifest
 
     formats = _formats(tables, "--tables", FORMATS)
@@ -104,6 +105,7 @@ def report(
     alone = paper is not None and paper.present and not has_assessments(folder)
     assessments = [] if alone else read_assessments(folder)
     recoveries = [] if alone else recovered(assessment_files(folder))
+    together = together_sections(folder) if assessments and folder.is_dir() else ()
     target = writable_folder(out or (folder.parent if folder.is_file() else folder))
     for item in assessments:
         for line in contradictions(item):
@@ -111,7 +113,14 @@ def report(
     written = []
     if html or not (formats or drawn):
         written.append(
-            write_report(assessments, target / "report.html", title=title, paper=paper, recoveries=recoveries)
+            write_report(
+                assessments,
+                target / "report.html",
+                title=title,
+                paper=paper,
+                recoveries=recoveries,
+                together=together,
+            )
         )
     if only is None and assessments:
         written += write_tables(assessments, target / "tables", formats)

@@ -328,6 +328,7 @@ def run_and_report(study: Study, folder: Path, execution: Execution) -> StudyRun
     from vestige.report.html import write_report
     from vestige.report.paper import read_paper
     from vestige.report.recovered import recovered
+    from vestige.report.together import together_sections
     from vestige.study.store import refresh_manifest
     from vestige.study.sweep import run_all
 
@@ -350,6 +351,7 @@ def run_and_report(study: Study, folder: Path, execution: Execution) -> StudyRun
                 title=study.name,
                 paper=read_paper([folder]),
                 recoveries=recovered([folder / name for name in result.assessments]),
+                together=together_sections(folder),
             )
             refresh_manifest(folder, "report.html")
     return result
@@ -451,6 +453,7 @@ def _print_result(result: StudyRun) -> None:
     from vestige.cli.compare import print_assessment
     from vestige.cli.console import output
     from vestige.report.recovered import recovered
+    from vestige.report.together import together_lines
 
     console = output()
     recoveries = recovered([result.root / name for name in result.assessments])
@@ -458,6 +461,8 @@ def _print_result(result: StudyRun) -> None:
         console.print(f"\n{assessment.name}")
         print_assessment(assessment, known)
         console.print(f"Record: {result.root / name}", soft_wrap=True)
+    for line in together_lines(result.root):
+        console.print(line, soft_wrap=True)
     for note in result.notes:
         console.print(note)
     if result.assessments:

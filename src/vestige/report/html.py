@@ -19,6 +19,7 @@ from vestige.report.consistency import contradictions
 from vestige.report.figures import Panel, distance_panels, mass_panels, reliability_panel
 from vestige.report.measures import first_full, measure, unlearned_models, view_count
 from vestige.report.recovered import Recovered
+from vestige.report.sections import Section
 from vestige.report.sentence import Verdict, verdict
 from vestige.report.tables import (
     Table,
@@ -73,14 +74,17 @@ def write_report(
     title: str = "",
     paper: Paper | None = None,
     recoveries: Sequence[Recovered] = (),
+    together: Sequence[Section] = (),
 ) -> Path:
     """Write the page for these records to `path` and return it. The same records give the same bytes.
 
     title: heading, default the name of the only record. paper: numbered tables and figures of the same
-    folder, a section of the page. recoveries: of each record's models, or none at all. Raises InputError for
-    nothing to show or a place that cannot be written to.
+    folder, a section of the page. recoveries: of each record's models, or none at all. together: sections
+    on what seeds and bundles say together. Raises InputError for nothing to show or a place that cannot be
+    written to.
     """
-    write_text(path, render(assessments, title=title, paper=paper, recoveries=recoveries))
+    page = render(assessments, title=title, paper=paper, recoveries=recoveries, together=together)
+    write_text(path, page)
     return path
 
 
@@ -90,6 +94,7 @@ def render(
     title: str = "",
     paper: Paper | None = None,
     recoveries: Sequence[Recovered] = (),
+    together: Sequence[Section] = (),
 ) -> str:
     """The page as text. Raises InputError without a record and without anything in `paper`."""
     paper = paper if paper is not None and paper.present else None
@@ -121,6 +126,7 @@ def render(
         many=len(parts) != 1,
         shown_parts=shown_parts,
         paper=paper,
+        together=together,
         shared=shared_caveats(assessments),
         scope=SCOPE,
         measures=definitions(assessments),

@@ -181,7 +181,8 @@ def conditions(interval: Interval | Undefined | None, *, seeds: Sequence[int] = 
     parts = [kind if seeds else kind.replace(", percentile", "")]
     if seeds or interval.level != 0.95:
         parts.append(f"{interval.level * 100:g} % level")
-    parts.append(f"{count(interval.draws)} draws")
+    if interval.draws:
+        parts.append(f"{count(interval.draws)} draws")
     if seeds:
         parts.append(f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}")
     if interval.condition:
