@@ -16,7 +16,7 @@ from vestige.errors import InputError, MissingDependency, did_you_mean, shown
 from vestige.methods import METHODS
 from vestige.seeds import stable_seed
 from vestige.study.plan import checked
-from vestige.study.protocol import OnEpoch, Progress, Rows, Score
+from vestige.study.protocol import OnEpoch, Progress, Rows, Score, Start
 from vestige.study.steps import STEPS, write_steps
 from vestige.training.adaptation import AdaptSettings
 
@@ -59,6 +59,14 @@ class TorchBackend:
         from vestige.training.loop import TaskSettings
 
         return checked(TaskSettings, raw, "training")
+
+    def start(self, model: Record) -> Start:
+        from vestige.models.decision import ModelSettings
+        from vestige.models.start import classifier_labels, is_local
+
+        assert isinstance(model, ModelSettings)
+        labels = classifier_labels(model.backbone, model.revision)
+        return Start(model.backbone, is_local(model.backbone), labels)
 
     def objective(self, name: str) -> Objective:
         return METHODS.get(name)

@@ -19,7 +19,7 @@ from vestige.study.candidates import EVERYTHING, Offer, offered_rows
 from vestige.study.frozen import Frozen, check_frozen, chosen_method, origin_of
 from vestige.study.jobs import PredictWork, TrainWork, UnlearnWork, Work
 from vestige.study.plan import Plan, checked
-from vestige.study.protocol import Backend, Rows
+from vestige.study.protocol import Backend, Rows, Start
 from vestige.study.store import Identity, canonical, node_key
 
 __all__ = [
@@ -68,6 +68,11 @@ class Setting:
             "training": self.task.model_dump(mode="json"),
             "backend": self.backend.identity(self.model),
         }
+
+    @cached_property
+    def start(self) -> Start:
+        """What is known of the weights that every training starts from."""
+        return self.backend.start(self.model)
 
     @cached_property
     def texts(self) -> dict[str, str]:

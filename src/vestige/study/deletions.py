@@ -42,6 +42,7 @@ from vestige.study.cells import Node, full_node, predictions_node
 from vestige.study.embedded import clusters_of, embeddings_node, stored_embed
 from vestige.study.frozen import taken
 from vestige.study.plan import CUSTOM_BUNDLE, DEVELOPMENT_BUNDLE
+from vestige.study.start import refuse_seen_start
 from vestige.study.store import read_json
 
 if TYPE_CHECKING:
@@ -164,7 +165,9 @@ def gate_of(setting: Setting, store: Store, predictions: Predictions, seed: int)
 
 
 def refuse_impossible(setting: Setting) -> None:
-    """Raise InputError for a deletion that no gate could make possible, before anything is trained."""
+    """Raise InputError for a deletion that no gate could make possible, and for a start that would make
+    retraining none, before anything is trained."""
+    refuse_seen_start(setting)
     deletion = setting.plan.deletion
     for own in setting.plan.own_sets.values():
         setting.schema.subset(own)

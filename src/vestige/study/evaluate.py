@@ -28,6 +28,7 @@ from vestige.study.cells import (
 )
 from vestige.study.deletions import Deletions
 from vestige.study.judge import UTILITY
+from vestige.study.start import start_sentences
 from vestige.study.store import Store, canonical
 from vestige.study.work import PREDICTIONS, load_node_predictions
 
@@ -214,8 +215,8 @@ def _seeded(role: str, seed: int, cell: Cell) -> str:
 
 
 def _exceptions(setting: Setting, store: Store, deletions: Deletions, cell: Cell) -> tuple[str, ...]:
-    """What readers must know of the gates and of tuning, in sentences."""
-    found = []
+    """What readers must know of the start of training, the gates and tuning, in sentences."""
+    found = start_sentences(setting)
     if store.has("gates.json"):
         failed = [
             item

@@ -96,8 +96,9 @@ class Plan(Record):
     arm, scale: which arm of a sweep this is and what it was scaled to, filled in when a study is read. about:
     one line for listings. draws: bootstrap resamples. candidates: candidate sets that the finished models are
     scored under, S0 (all options) among them; own_sets: further ones, name -> option ids. seed_metrics: score
-    a random model of each seed too, for ZRF. recovery: adapt the checkpoints after they were assessed, on few
-    rows of the deleted classes.
+    a random model of each seed too, for ZRF. seen_start: run although the backbone is a classifier of these
+    labels, whose weights saw the rows that are to be deleted; every page says so. recovery: adapt the
+    checkpoints after they were assessed, on few rows of the deleted classes.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Plan(Record):
     candidates: tuple[Literal["S0", "S1", "S2"], ...] = ("S0",)
     own_sets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     seed_metrics: bool = False
+    seen_start: bool = False
     recovery: RecoveryPlan | None = None
     _source: str = PrivateAttr("")
 

@@ -13,7 +13,7 @@ from vestige.decision.schema import Schema
 from vestige.errors import InputError
 from vestige.training.adaptation import AdaptSettings
 
-__all__ = ["DEFAULT_BACKEND", "Backend", "Progress", "Rows", "Score", "Stop", "load_backend"]
+__all__ = ["DEFAULT_BACKEND", "Backend", "Progress", "Rows", "Score", "Start", "Stop", "load_backend"]
 
 DEFAULT_BACKEND = "vestige.study.backend:TorchBackend"
 
@@ -43,6 +43,16 @@ class Rows:
         return len(self.row_ids)
 
 
+@dataclass(frozen=True)
+class Start:
+    """What is known of the weights that training starts from. local: the user's own folder, not published
+    ones. labels: of a classifier that they were part of, in order."""
+
+    name: str
+    local: bool = False
+    labels: tuple[str, ...] = ()
+
+
 class Backend(Protocol):
     """Trains, unlearns and scores. Every method is deterministic for its arguments.
 
@@ -60,6 +70,10 @@ class Backend(Protocol):
 
     def task_settings(self, raw: Mapping[str, Any]) -> Record:
         """Settings of task training with defaults filled in. Raises InputError for an unknown key."""
+        ...
+
+    def start(self, model: Record) -> Start:
+        """What is known of the weights that training starts from."""
         ...
 
     def objective(self, name: str) -> Objective:

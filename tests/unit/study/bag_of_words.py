@@ -24,7 +24,7 @@ from vestige.errors import Diverged, InputError
 from vestige.methods import METHODS
 from vestige.seeds import generator
 from vestige.study.plan import checked
-from vestige.study.protocol import OnEpoch, Progress, Rows, Score
+from vestige.study.protocol import OnEpoch, Progress, Rows, Score, Start
 from vestige.training.adaptation import AdaptSettings, adaptation_batches
 
 WIDTH = 256
@@ -62,6 +62,9 @@ class BagOfWords:
 
     def task_settings(self, raw: Mapping[str, Any]) -> Record:
         return checked(WordTraining, raw, "training")
+
+    def start(self, model: Record) -> Start:
+        return Start("hashed words")
 
     def objective(self, name: str) -> Objective:
         return METHODS.get(name)
