@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from vestige.language import LanguageUse
 
 __all__ = [
+    "VERDICT_RULE",
     "Assessment",
+    "Bounded",
+    "Calibration",
+    "Condition",
     "Decision",
     "DecisionModel",
     "Destination",
     "Estimate",
+    "Evidence",
     "Floats",
     "HiddenUse",
     "Interval",
     "LossBatch",
+    "Margins",
     "MethodComparison",
     "MethodSettings",
     "Metric",
@@ -34,6 +40,7 @@ __all__ = [
     "PresetSettings",
     "Record",
     "ReliabilityBin",
+    "RetainedEvidence",
     "RowTerms",
     "SeedEstimate",
     "SeedMetric",
@@ -41,9 +48,12 @@ __all__ = [
     "Source",
     "Term",
     "Undefined",
+    "UnitEvidence",
     "UnlearnSettings",
+    "Verdict",
     "View",
     "ViewCount",
+    "ViewEvidence",
 ]
 
 Floats = NDArray[np.float64]
@@ -166,6 +176,171 @@ class ReliabilityBin(Record):
     accuracy: float | Undefined
 
 
+VERDICT_RULE = "vestige-verdict-1"
+"""The rule that a verdict was given by."""
+
+Verdict = Literal["equivalent", "closer", "not closer", "damaged", "undetermined"]
+"""The answer about one unlearned model, in one word."""
+
+
+class Margins(Record):
+    """What counts as small, set before results are seen.
+
+    excess: largest excess distance on F and G that is still as good as retraining; None: 0.05 or half of what
+    two retrainings differ by, whichever is larger. memory: largest share of the full model that may be left.
+    retained: largest excess distance on R. accuracy, calibration: largest loss of retained accuracy and rise
+    of calibration error, on [0, 1]. gain: the gain, as a share of the displacement, that the data must be
+    able to show before `not closer` is said. loss: for language models in place of accuracy, nats a token.
+    """
+
+    excess: float | None = Field(None, gt=0, lt=1)
+    memory: float = Field(0.10, gt=0, lt=1)
+    retained: float = Field(0.02, gt=0, lt=1)
+    accuracy: float = Field(0.02, gt=0, lt=1)
+    calibration: float = Field(0.02, gt=0, lt=1)
+    gain: float = Field(0.10, gt=0, lt=1)
+    loss: float = Field(0.05, gt=0)
+
+
+class Bounded(Record):
+    """A quantity with what is known of its error.
+
+    value: over all models and rows. these_models: 95 % interval for these models and other rows like these.
+    other_trainings: 95 % interval for other trainings of every role and other rows; undefined where a role
+    has one training seed. upper, lower: the one-sided 95 % bounds that the verdict reads: rows, and the
+    training seeds of every role that has more than one.
+    """
+
+    value: float | Undefined
+    these_models: Interval | Undefined
+    other_trainings: Interval | Undefined
+    lower: float | Undefined
+    upper: float | Undefined
+
+
+class ViewEvidence(Record):
+    """F or G: how far from retraining, how much of the way, how much of the full model is left.
+
+    displacement: distance of the full models to the oracles. full_excess: their excess, which says whether
+    retraining can be told from doing nothing here. visible: whether it can. margin: the excess that is still
+    as good as retraining. spread: what two retrainings differ by. gain_p: one-sided p of no gain, before any
+    correction. least_gain: the smallest true gain that these data show with 89 % power, so that both views
+    together have 80 %. ceiling: progress of a held-out oracle. progress: of the model. moved_away: the
+    distance is shown to be larger than the full models'.
+    """
+
+    view: View
+    rows: int
+    units: int
+    distance: Bounded
+    displacement: Bounded
+    spread: float | Undefined
+    excess: Bounded
+    margin: float | Undefined
+    full_excess: Bounded
+    visible: bool | Undefined
+    memory: Bounded
+    gain: Bounded
+    gain_p: float | Undefined
+    least_gain: float | Undefined
+    progress: float | Undefined
+    ceiling: float | Undefined
+    moved_away: bool | Undefined
+    levels: dict[str, float] = Field(default_factory=dict)
+    """Mean probability of the right answer: `full`, `oracle`, `unlearned`."""
+
+
+class Calibration(Record):
+    """Root mean square calibration error on R, debiased, in equal-mass bins of the top probability.
+
+    model, full: of the model and the mean over full models, in [0, 1]. change: model minus full, with its
+    interval. Undefined below 100 rows.
+    """
+
+    bins: int
+    model: float | Undefined
+    full: float | Undefined
+    change: Bounded
+
+
+class RetainedEvidence(Record):
+    """R: does the rest still work, and is it where retraining leaves it?
+
+    accuracy, accuracy_full, accuracy_oracle: means over models. change: of accuracy, model minus the full
+    models. retraining: the oracles' own change. calibration, excess: see those records. harm: "damaged",
+    "unharmed" or "unsettled", by accuracy and calibration. loss_*: for language models, nats a token.
+    """
+
+    rows: int
+    measure: Literal["accuracy", "loss"] = "accuracy"
+    model: float | Undefined
+    full: float | Undefined
+    oracle: float | Undefined
+    change: Bounded
+    retraining: float | Undefined
+    calibration: Calibration | None = None
+    excess: Bounded
+    harm: Literal["damaged", "unharmed", "unsettled"]
+    harmed_by: tuple[str, ...] = ()
+
+
+class UnitEvidence(Record):
+    """Memory left in one unit of F or G. name: of a deleted option; other units are numbered, never named.
+
+    lower: simultaneous over all units of both views."""
+
+    view: View
+    name: str
+    rows: int
+    memory: float | Undefined
+    lower: float | Undefined
+
+
+class Condition(Record):
+    """One condition of equivalence. holds: None where it cannot be judged. text: what was found, in words."""
+
+    name: str
+    holds: bool | None
+    text: str
+
+
+class Evidence(Record):
+    """Everything that a verdict reads, for one unlearned model."""
+
+    rule: str = VERDICT_RULE
+    margins: Margins
+    seeds: dict[str, int]
+    """Training seeds of each role: full, oracle, unlearned."""
+    draws: int
+    views: tuple[ViewEvidence, ...]
+    retained: RetainedEvidence
+    units: tuple[UnitEvidence, ...] = ()
+    """The units with most memory, largest first, at most five."""
+    units_judged: int = 0
+    worst_rows: tuple[UnitEvidence, ...] = ()
+    """Memory of the tenth of a view's rows that keeps most, beyond what oracles show; from 8 oracles on."""
+    conditions: tuple[Condition, ...]
+    missing: tuple[str, ...] = ()
+    """What would settle an undetermined verdict: rows, retrained models, an oracle."""
+    away: tuple[View, ...] = ()
+    """Views on which the model is shown to have moved away from retraining."""
+    overshoot: tuple[View, ...] = ()
+    """Views on which it is shown to be further from the full model than retraining is."""
+    nothing_to_undo: tuple[View, ...] = ()
+    """Views on which the full models already lie where retraining lies."""
+    share: float | Undefined
+    """Progress as a share of the ceiling, the smaller of the views."""
+    probes: dict[str, bool | Undefined] = Field(default_factory=dict)
+    """Probe -> whether what the verdict says of memory holds under it; empty: not asked."""
+
+    def view(self, name: View) -> ViewEvidence:
+        """The evidence on F or G. Raises KeyError."""
+        for item in self.views:
+            if item.view == name:
+                return item
+        raise KeyError(name)
+
+
 class ModelAssessment(Record):
     """Everything measured on one model. `metrics` is keyed `metric.view`, for example `gain.F`."""
 
@@ -179,6 +354,17 @@ class ModelAssessment(Record):
     """`F`, `G`, `both` (intersection-union) and `holm` where a family was named."""
     equivalence: Estimate | Undefined | None = None
     equivalent: bool | Undefined | None = None
+    """Both read from records made before the verdict existed; not computed any more."""
+    verdict: Verdict | None = None
+    """The answer in one word; None for full models and oracles, and in records made before it existed."""
+    evidence: Evidence | None = None
+    """What the verdict rests on."""
+    sentence: str = ""
+    """The verdict in words: what was shown, what a model at the margin may still keep, what is missing."""
+    verdict_p: float | Undefined | None = None
+    """One-sided p of no gain on the views where there is something to undo, corrected within the family."""
+    seeds: int = 1
+    """Training seeds of this method that were given; its metrics are means over them."""
     destinations: tuple[Destination, ...] = ()
     reliability: tuple[ReliabilityBin, ...] = ()
     utility: Annotated[dict[str, float | Undefined], Field(default_factory=dict)]

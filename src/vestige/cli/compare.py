@@ -26,7 +26,9 @@ FAIL_ON = {
     "infeasible": "retained accuracy or calibration suffered more than allowed",
     "no-benefit": "infeasible, no gain on both views, or a displacement within noise",
     "not-accepted": "any decision but accepted",
-    "not-equivalent": "not shown to be equivalent to retraining",
+    "damaged": "the verdict is damaged",
+    "not-closer": "the verdict is neither equivalent nor closer",
+    "not-equivalent": "the verdict is anything but equivalent",
 }
 
 
@@ -36,7 +38,14 @@ def compare(
         list[Path],
         typer.Option("--full", help="Predictions of the full model. More than one give the noise floor."),
     ],
-    unlearned: Annotated[list[Path], typer.Option("--unlearned", help="Predictions of an unlearned model.")],
+    unlearned: Annotated[
+        list[str],
+        typer.Option(
+            "--unlearned",
+            metavar="[NAME=]PATH",
+            help="Predictions of an unlearned model. Files with one NAME are training seeds of one method.",
+        ),
+    ],
     oracle: Annotated[
         list[Path] | None,
         typer.Option("--oracle", help="Predictions of a model retrained without the deleted rows."),
@@ -91,12 +100,12 @@ def compare(
     conditions = _fail_on(fail_on or [])
     if out is not None:
         writable_folder(out)
-    tables = load_tables(full=full, unlearned=unlearned, oracle=oracle)
+    tables = load_tables(full=full, unlearned=_methods(unlearned), oracle=oracle)
     assessment = run(
-        full=tables["full"],
-        unlearned=tables["unlearned"],
-        oracle=tables["oracle"] or None,
-        forget=forgotten_options(forget or [], forget_file, tables["full"][0].options),
+        full=tables.full,
+        unlearned=tables.unlearned,
+        oracle=tables.oracle or None,
+        forget=forgotten_options(forget or [], forget_file, tables.full[0].options),
         name=name,
         draws=draws,
         unit=unit,
@@ -113,6 +122,23 @@ def compare(
         if not as_json:
             typer.echo(f"Record: {out / 'assessment.json'}\nReport: {out / 'report.html'}")
     _check(assessment, conditions)
+
+
+def _methods(given: Sequence[str]) -> list[str] | dict[str, list[str]]:
+    """Paths as they are where none is named; else name -> its paths, a path alone under its own stem."""
+    named = [_name_and_path(value) for value in given]
+    if not any(name for name, _ in named):
+        return list(given)
+    found: dict[str, list[str]] = {}
+    for name, path in named:
+        found.setdefault(name or Path(path).stem, []).append(path)
+    return found
+
+
+def _name_and_path(value: str) -> tuple[str, str]:
+    """The parts of NAME=PATH; a file whose name holds `=` is that file."""
+    name, sign, path = value.partition("=")
+    return (name.strip(), path) if sign and path and not Path(value).exists() else ("", value)
 
 
 def forgotten_options(given: Sequence[str], file: Path | None, options: Sequence[str]) -> list[str]:
@@ -190,6 +216,9 @@ def print_assessment(assessment: Assessment, recoveries: Recovered = MappingProx
     from vestige.report.tables import verdict_table
 
     console = output()
+    for model in assessment.models:
+        if model.verdict is not None:
+            paragraph(console, f"{model.label}: {model.verdict}. {model.sentence}\n")
     content = verdict_table(assessment)
     for table in _verdict(content.caption, content.header(), list(content.text_rows()), console.width):
         console.print(table)
@@ -247,13 +276,20 @@ def _verdict(
 def _check(assessment: Assessment, conditions: Sequence[str]) -> None:
     """Raise CheckFailed when a `--fail-on` condition holds for a model under test."""
     failed = [
-        f"{shown(model.label)} is {condition.replace('-', ' ')} ({model.decision})"
+        f"{shown(model.label)} is {condition.replace('-', ' ')} ({_said(model, condition)})"
         for condition in conditions
         for model in assessment.models
         if model.role == "unlearned" and _fails(model, condition)
     ]
     if failed:
         raise CheckFailed(f"--fail-on: {'; '.join(failed)}")
+
+
+def _said(model: ModelAssessment, condition: str) -> str:
+    """The word that a condition was judged by: the verdict, or the published rule's."""
+    if condition in ("damaged", "not-closer", "not-equivalent"):
+        return f"verdict: {model.verdict}"
+    return f"published rule: {model.decision}"
 
 
 def _fails(model: ModelAssessment, condition: str) -> bool:
@@ -267,5 +303,9 @@ def _fails(model: ModelAssessment, condition: str) -> bool:
             return infeasible or model.decision not in ("accepted", "positive, unconfirmed")
         case "not-accepted":
             return model.decision != "accepted"
+        case "damaged":
+            return model.verdict == "damaged"
+        case "not-closer":
+            return model.verdict not in ("equivalent", "closer")
         case _:
-            return model.equivalent is not True
+            return model.verdict != "equivalent"

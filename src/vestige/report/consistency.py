@@ -37,7 +37,10 @@ def contradictions(assessment: Assessment) -> tuple[str, ...]:
 def _decision(assessment: Assessment, model: ModelAssessment) -> list[str]:
     if isinstance(model.decision, Undefined) or model.decision == "displacement within noise":
         return []
-    if "within noise" in assessment.intervention_gate:
+    if "within noise" in assessment.intervention_gate and model.decision in (
+        "accepted",
+        "positive, unconfirmed",
+    ):
         return [f"decision '{model.decision}' beside a displacement within noise"]
     gains = {view: measure(model, "gain", view) for view in ("F", "G")}
     values = {view: value_of(item) for view, item in gains.items()}

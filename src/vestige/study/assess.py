@@ -11,6 +11,7 @@ from pydantic import Field
 from vestige.contracts import (
     Assessment,
     Estimate,
+    Margins,
     MethodComparison,
     ModelAssessment,
     Record,
@@ -22,6 +23,7 @@ from vestige.decision.predictions import Predictions, align
 from vestige.deletion.gates import intervention_gate
 from vestige.errors import InputError, first_five, shown
 from vestige.limits import MOST_DRAWS
+from vestige.metrics.accuracy import correct
 from vestige.metrics.noise import NoiseFloor
 from vestige.statistics.bootstrap import (
     DRAWS,
@@ -35,20 +37,30 @@ from vestige.statistics.multiplicity import holm
 from vestige.study.caveats import caveats
 from vestige.study.judge import DELETED_VIEWS, NO_ORACLE, VIEWS, WITHIN_NOISE, estimated, is_feasible, judge
 from vestige.study.measure import BOTH_VIEWS, Measured, ModelRows, Role, ViewRows, measure_both, measure_view
+from vestige.verdict.evidence import Retained, Side
+from vestige.verdict.quantities import view_table
+from vestige.verdict.rule import gather, say, with_levels
+from vestige.verdict.sentence import sentence
 
 __all__ = ["NO_ORACLE", "WITHIN_NOISE", "AssessSettings", "assess", "is_feasible"]
 
 
+Compared = tuple[str, str, Sequence[Predictions]]
+"""Label, role and the tables of a model's training seeds."""
+
+
 class AssessSettings(Record):
     """How to assess. draws: B of every bootstrap. unit_kind: what a unit is ("class", "association", "row", a
-    column's name). exceptions: gate exceptions to state, one sentence each. candidates: the candidate set;
-    utility: under another set than S0, by label, `delta_accuracy` and `delta_ece` under S0, which feasibility
-    is always judged on."""
+    column's name). exceptions: gate exceptions to state, one sentence each. margins: what counts as small
+    in the verdict, set before results are seen. candidates: the candidate set; utility: under another set
+    than S0, by label, `delta_accuracy` and `delta_ece` under S0, which feasibility is always judged on.
+    """
 
     draws: int = Field(DRAWS, ge=1, le=MOST_DRAWS)
     unit_kind: str = "class"
     exceptions: tuple[str, ...] = ()
     candidates: str = "S0"
+    margins: Margins = Field(default_factory=Margins)
     utility: dict[str, dict[str, float | Undefined]] = Field(default_factory=dict)
 
 
@@ -56,7 +68,7 @@ def assess(
     *,
     name: str,
     fulls: Sequence[Predictions],
-    unlearned: Mapping[str, Predictions],
+    unlearned: Mapping[str, Predictions | Sequence[Predictions]],
     oracles: Sequence[Predictions] = (),
     forgotten: Sequence[str] = (),
     settings: AssessSettings | None = None,
@@ -68,20 +80,25 @@ def assess(
 ) -> Assessment:
     """Assess unlearned models against a full model and, where given, an oracle.
 
-    fulls, oracles: the compared model first; more of them (other training seeds) give the noise floors.
-    unlearned: tables by label. forgotten: names of the deleted options, none for custom deletions. condition:
-    what every interval is conditional on. methods: label -> (method, whether it is a control). family: labels
-    whose p-values Holm corrects together. provenance: hashes, counts and settings; never texts.
-    Raises InputError: tables that do not align, an empty view, a forgotten option without rows, an unknown
-    label.
+    fulls, oracles: all of them enter the verdict alike, whatever their order. The published rule compares one
+    pair, the first full model with the first oracle, and takes the others for its noise floors. unlearned:
+    tables by label, one or one for each training seed. forgotten: names of the deleted options, none for
+    custom deletions. condition: what every interval is conditional on. methods: label -> (method, whether it
+    is a control). family: labels whose p-values Holm corrects together. provenance: hashes, counts and
+    settings; never texts. Raises InputError: tables that do not align, an empty view, a forgotten option
+    without rows, an unknown label.
     """
     settings = settings or AssessSettings()
     methods = methods or {}
     forgotten = tuple(sorted(set(forgotten)))
-    tables = _checked(fulls, unlearned, oracles, forgotten, family)
-    models = [(fulls[0].label, "full", fulls[0])]
-    models += [(label, "unlearned", table) for label, table in unlearned.items()]
-    models += [(oracles[0].label, "oracle", oracles[0])] if oracles else []
+    tested = {
+        label: [given] if isinstance(given, Predictions) else sorted(given, key=lambda table: table.sha256)
+        for label, given in unlearned.items()
+    }
+    tables = _checked(fulls, tested, oracles, forgotten, family)
+    models: list[Compared] = [(fulls[0].label, "full", fulls[:1])]
+    models += [(label, "unlearned", seeds) for label, seeds in tested.items()]
+    models += [(oracles[0].label, "oracle", oracles[:1])] if oracles else []
     rows = {view: _view_rows(view, fulls, oracles, models, forgotten) for view in VIEWS}
     measured: dict[str, Measured] = {view: measure_view(rows[view], draws=settings.draws) for view in VIEWS}
     measured[BOTH_VIEWS] = measure_both(rows["F"], rows["G"], draws=settings.draws)
@@ -94,7 +111,7 @@ def assess(
             label,
             role,
             place,
-            table=table,
+            table=seeds[0],
             rows=rows,
             measured=measured,
             forgotten=forgotten,
@@ -103,8 +120,9 @@ def assess(
             method=methods.get(label, ("", False)),
             utility=settings.utility.get(label, {}) if role == "unlearned" else {},
         )
-        for place, (label, role, table) in enumerate(models)
+        for place, (label, role, seeds) in enumerate(models)
     ]
+    judged = _with_verdicts(judged, fulls, oracles, tested, forgotten, family, settings)
     assessment = Assessment(
         name=name,
         stage=stage,
@@ -122,7 +140,7 @@ def assess(
         },
         sources=tuple(
             table.source(role)
-            for role, group in (("full", fulls), ("unlearned", _labelled(unlearned)), ("oracle", oracles))
+            for role, group in (("full", fulls), ("unlearned", _labelled(tested)), ("oracle", oracles))
             for table in group
         ),
         noise=noise,
@@ -142,13 +160,89 @@ def assess(
     )
 
 
-def _labelled(unlearned: Mapping[str, Predictions]) -> list[Predictions]:
-    return [table.named(label) for label, table in unlearned.items()]
+def _labelled(tested: Mapping[str, Sequence[Predictions]]) -> list[Predictions]:
+    """Every table under its model's label; several seeds are told apart by a number."""
+    return [
+        table.named(label if len(seeds) == 1 else f"{label} (seed {number} of {len(seeds)})")
+        for label, seeds in tested.items()
+        for number, table in enumerate(seeds, start=1)
+    ]
+
+
+def _with_verdicts(
+    judged: Sequence[ModelAssessment],
+    fulls: Sequence[Predictions],
+    oracles: Sequence[Predictions],
+    tested: Mapping[str, Sequence[Predictions]],
+    forgotten: Sequence[str],
+    family: Sequence[str],
+    settings: AssessSettings,
+) -> list[ModelAssessment]:
+    """The models with word, evidence and sentence added to those under test.
+
+    Models of a role are put in the order of their hashes, so that no number depends on how they were given.
+    """
+    first = fulls[0]
+    full_models, oracle_models = (sorted(group, key=lambda table: table.sha256) for group in (fulls, oracles))
+    deleted = [view for view in DELETED_VIEWS if len(first.of_view(view))]
+    sides = {}
+    for view in (*deleted, "R"):
+        sides[view] = Side(
+            view=view,
+            table=view_table(
+                fulls=[table.of_view(view).p for table in full_models],
+                oracles=[table.of_view(view).p for table in oracle_models],
+                unlearned={
+                    label: [table.of_view(view).p for table in seeds] for label, seeds in tested.items()
+                },
+                units=np.asarray(first.of_view(view).unit, dtype=np.str_),
+            ),
+            draws=settings.draws,
+        )
+    in_order = [*full_models, *oracle_models, *(table for seeds in tested.values() for table in seeds)]
+    rest = [table.of_view("R") for table in in_order]
+    retained = Retained(
+        side=sides["R"],
+        right=np.array([correct(table.p, table.gold_index) for table in rest]),
+        confidence=np.array([table.p.max(axis=1) for table in rest]),
+    )
+    gold = {view: [_gold_probability(table, view) for table in in_order] for view in deleted}
+    names = {option: option for option in forgotten}
+    evidences = {}
+    for label, places in sides["R"].table.models.unlearned.items():
+        made = gather([sides[view] for view in deleted], retained, places, settings.margins, names)
+        evidences[label] = with_levels(made, gold, sides["R"].table.models, places)
+    found = say(evidences, family)
+    counts = {view: _count(first, view) for view in deleted}
+    return [
+        model.model_copy(
+            update={
+                "verdict": found[model.label][0],
+                "evidence": found[model.label][1],
+                "verdict_p": found[model.label][2],
+                "sentence": sentence(
+                    found[model.label][0],
+                    found[model.label][1],
+                    label=model.label,
+                    counts=counts,
+                    unit_kind=settings.unit_kind,
+                ),
+            }
+        )
+        if model.label in found and model.role == "unlearned"
+        else model
+        for model in judged
+    ]
+
+
+def _gold_probability(table: Predictions, view: View) -> float:
+    here = table.of_view(view)
+    return float(here.p[np.arange(len(here)), here.gold_index].mean())
 
 
 def _checked(
     fulls: Sequence[Predictions],
-    unlearned: Mapping[str, Predictions],
+    unlearned: Mapping[str, Sequence[Predictions]],
     oracles: Sequence[Predictions],
     forgotten: Sequence[str],
     family: Sequence[str],
@@ -222,13 +316,14 @@ def _view_rows(
     view: View,
     fulls: Sequence[Predictions],
     oracles: Sequence[Predictions],
-    models: Sequence[tuple[str, str, Predictions]],
+    models: Sequence[Compared],
     forgotten: Sequence[str],
 ) -> ViewRows:
     first = fulls[0]
     here = first.of_view(view)
     order = {unit: f"{place:08d}" for place, unit in enumerate(sorted(set(first.unit)))}
-    tables = {id(table): table.of_view(view).p for table in (*fulls, *oracles, *(m[2] for m in models))}
+    every = (*fulls, *oracles, *(table for _, _, seeds in models for table in seeds))
+    tables = {id(table): table.of_view(view).p for table in every}
     return ViewRows(
         view=view,
         fulls=[tables[id(table)] for table in fulls],
@@ -237,7 +332,10 @@ def _view_rows(
         forgotten=first.mask(forgotten) if forgotten else None,
         # Ranks, not names: short whatever the names are, and in the same order.
         units=np.array([order[unit] for unit in here.unit], dtype=np.str_),
-        models=[ModelRows(role=_role(role), p=tables[id(table)]) for _, role, table in models],
+        models=[
+            ModelRows(role=_role(role), seeds=[tables[id(table)] for table in seeds])
+            for _, role, seeds in models
+        ],
     )
 
 
@@ -291,7 +389,7 @@ def _corrected(judged: Sequence[ModelAssessment], family: Sequence[str]) -> list
 
 
 def _minimum_detectable(
-    measured: Mapping[str, Measured], models: Sequence[tuple[str, str, Predictions]]
+    measured: Mapping[str, Measured], models: Sequence[Compared]
 ) -> dict[str, float | Undefined]:
     """The largest over the compared models: a gain of this size would be found for each of them."""
     found: dict[str, float | Undefined] = {}
@@ -310,7 +408,7 @@ def _minimum_detectable(
 
 
 def _comparisons(
-    measured: Mapping[str, Measured], models: Sequence[tuple[str, str, Predictions]], condition: str
+    measured: Mapping[str, Measured], models: Sequence[Compared], condition: str
 ) -> list[MethodComparison]:
     return [
         MethodComparison(

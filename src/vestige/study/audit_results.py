@@ -65,6 +65,7 @@ def _recompute(folder: Folder, stored: Any) -> Recomputed:
             (label, metric, name): stat
             for label, role, p in view.models
             for metric, stat in numbers.statistics_of(view, role, p).items()
+            if metric != "excess_distance" or _before_verdicts(made.stored)
         }
         for role in ("full", "oracle"):
             floor = view.floor(role)
@@ -448,18 +449,31 @@ def _judge(
         given = [model["utility"][name] for name in UTILITY]
         same = all(abs(one - other) <= TOLERANCE for one, other in zip(change, given, strict=True))
         found.need(same, f"{place}: feasibility was not judged on all options")
-    decision = _decision(gate, (f, g), change[0], change[1])
+    before = _before_verdicts(made.stored)
+    decision = _decision(gate, (f, g), change[0], change[1], hides_harm=before)
     found.need(decision == model["decision"], f"{place} is {decision}, recorded {model['decision']}")
-    _equivalence(made, model, found, place)
+    if before:
+        _equivalence(made, model, found, place)
 
 
-def _decision(gate: str, gains: tuple[Resampled, Resampled], accuracy: float, ece: float) -> str:
-    if gate == "displacement within noise":
+def _before_verdicts(stored: Any) -> bool:
+    """Whether a record was made by the rule that knew no verdict: equivalence from the first oracle alone,
+    and a displacement within noise in place of any other decision."""
+    return not any(model.get("verdict") for model in stored["models"])
+
+
+def _decision(
+    gate: str, gains: tuple[Resampled, Resampled], accuracy: float, ece: float, *, hides_harm: bool
+) -> str:
+    within = gate == "displacement within noise"
+    if within and hides_harm:
         return gate
     if accuracy < -0.02 - TOLERANCE or ece > 0.02 + TOLERANCE:
         return "infeasible"
     if min(gain.value for gain in gains) <= 0:
         return "no benefit"
+    if within:
+        return gate
     sure = all(gain.n > 1 and gain.quantile(0.025) > 0 for gain in gains)
     return "accepted" if sure else "positive, unconfirmed"
 

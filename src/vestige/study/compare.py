@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vestige.contracts import Assessment
+from vestige.contracts import Assessment, Margins
 from vestige.decision.output_filters import OutputFilter, output_filter
 from vestige.decision.prediction_files import refuse_top_k
 from vestige.decision.predictions import (
@@ -27,9 +27,20 @@ from vestige.statistics.bootstrap import DRAWS
 from vestige.study.assess import AssessSettings, assess
 from vestige.study.caveats import top_k
 
-__all__ = ["CONDITION", "compare", "load_tables", "unit_kind"]
+__all__ = ["CONDITION", "Tables", "compare", "load_tables", "unit_kind"]
 
 CONDITION = "the compared models"
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The models of a comparison. unlearned: label -> the tables of its training seeds."""
+
+    full: list[Predictions]
+    unlearned: dict[str, list[Predictions]]
+    oracle: list[Predictions]
+
+
 Table = Any
 """A path, Predictions, a data frame, a mapping of arrays, or an (N, C) array beside `rows` and `options`."""
 
@@ -37,11 +48,12 @@ Table = Any
 def compare(
     *,
     full: Table | Sequence[Table],
-    unlearned: Table | Sequence[Table] | Mapping[str, Table],
+    unlearned: Table | Sequence[Table] | Mapping[str, Table | Sequence[Table]],
     oracle: Table | Sequence[Table] | None = None,
     forget: str | Sequence[str] | None = (),
     name: str = "comparison",
     draws: int = DRAWS,
+    margins: Margins | None = None,
     unit: str | None = None,
     condition: str = CONDITION,
     rows: Any = None,
@@ -53,19 +65,21 @@ def compare(
 
     full, unlearned, oracle: one or several tables each: a path (JSONL, CSV, Parquet, .npz), a data frame or a
     mapping of arrays with row_id, view, unit, gold and `p:<option>`, or (N, C) arrays that share `rows` (a
-    frame or mapping with row_id, view, unit, gold) and `options` (C,). The first full model and the first
-    oracle are compared; more of them give noise floors. unlearned may map labels to tables. forget: the
-    deleted options, none where rows and not options were deleted. unit: what a unit is; default "class" where
-    units are the gold options, else "unit". condition: what the intervals are conditional on, for example
-    "training seed 17". filtered: judge a table although it is a full model's own with the columns of some
-    options multiplied, which is refused otherwise: no model was changed. Raises InputError in one line for
-    everything that is wrong with the tables.
+    frame or mapping with row_id, view, unit, gold) and `options` (C,). All full models and oracles enter the
+    verdict alike; the published rule compares one pair of them. unlearned may map labels to tables, or to
+    several tables: training seeds of one method. forget: the deleted options, none where rows and not options
+    were deleted. margins: what the verdict counts as small, set before looking. unit: what a unit is; default
+    "class" where units are the gold options, else "unit". condition: what the intervals are conditional on,
+    for example "training seed 17". filtered: judge a table although it is a full model's own with the columns
+    of some options multiplied, which is refused otherwise: no model was changed. Raises InputError in one
+    line for everything that is wrong with the tables.
 
     Example: `vestige.compare(full="full.csv", unlearned="npo.csv", oracle="oracle.csv", forget=["refund"])`
     """
     _check_settings(forget, draws, name=name, unit=unit or "", condition=condition)
-    groups = load_tables(full=full, unlearned=unlearned, oracle=oracle, rows=rows, options=options)
-    fulls, tested, oracles = groups["full"], groups["unlearned"], groups["oracle"]
+    tables = load_tables(full=full, unlearned=unlearned, oracle=oracle, rows=rows, options=options)
+    # The published rule compares one pair of models; which one must not depend on the order they came in.
+    fulls, oracles = (sorted(group, key=lambda table: table.sha256) for group in (tables.full, tables.oracle))
     forgotten = [forget] if isinstance(forget, str) else list(() if forget is None else forget)
     for table in (*fulls[:1], *oracles[:1]):
         k = top_k(table)
@@ -73,22 +87,24 @@ def compare(
             refuse_top_k(
                 table.path or table.label, f"exactly {k} of {len(table.options)} options above 0 in every row"
             )
+    tested = [table for seeds in tables.unlearned.values() for table in seeds]
     filters = [*_filters(fulls, tested), *_filters(fulls, oracles)]
     if filters and not filtered:
         raise filters[0].refusal()
     return assess(
         name=name,
         fulls=fulls,
-        unlearned={table.label: table for table in tested},
+        unlearned=tables.unlearned,
         oracles=oracles,
         forgotten=forgotten,
         settings=AssessSettings(
             draws=int(draws),
             unit_kind=unit or unit_kind(fulls[0]),
             exceptions=tuple(found.sentence() for found in filters),
+            margins=margins or Margins(),
         ),
         condition=condition,
-        family=[table.label for table in tested],
+        family=list(tables.unlearned),
         provenance=dict(sources or {}),
     )
 
@@ -155,13 +171,13 @@ def _check_settings(forget: Any, draws: Any, **texts: Any) -> None:
 def load_tables(
     *,
     full: Table | Sequence[Table],
-    unlearned: Table | Sequence[Table] | Mapping[str, Table],
+    unlearned: Table | Sequence[Table] | Mapping[str, Table | Sequence[Table]],
     oracle: Table | Sequence[Table] | None,
     rows: Any = None,
     options: Sequence[str] | None = None,
-) -> dict[str, list[Predictions]]:
+) -> Tables:
     """The tables of each role under labels that no two of them share. Tables as in `compare`."""
-    given: dict[str, list[tuple[str, Table]]] = {
+    given: dict[str, list[tuple[str, list[Table]]]] = {
         "full": _named("full", full),
         "unlearned": _named("unlearned", unlearned),
         "oracle": [] if oracle is None else _named("oracle", oracle),
@@ -169,8 +185,11 @@ def load_tables(
     for role in ("full", "unlearned"):
         if not given[role]:
             raise InputError("comparison", f"no {role} model", "at least one", f"give one with --{role}")
-    labels = _distinct([(role, label, table) for role, items in given.items() for label, table in items])
-    flat = [table for items in given.values() for _, table in items]
+    models = [(role, label, seeds) for role, items in given.items() for label, seeds in items]
+    names = iter(_distinct([(role, label, seeds[0]) for role, label, seeds in models]))
+    named = [(role, next(names), seeds) for role, _, seeds in models]
+    flat = [table for _, _, seeds in named for table in seeds]
+    labels = [label for _, label, seeds in named for _ in seeds]
 
     def read(table: Table, label: str) -> Predictions:
         return _table(table, label, rows, options)
@@ -178,7 +197,12 @@ def load_tables(
     # The file readers release the interpreter's lock; the first error in the order given is the one raised.
     with ThreadPoolExecutor(max_workers=4) as pool:
         tables = iter(list(pool.map(read, flat, labels)))
-    return {role: [next(tables) for _ in items] for role, items in given.items()}
+    found = [(role, label, [next(tables) for _ in seeds]) for role, label, seeds in named]
+    return Tables(
+        full=[table for role, _, seeds in found if role == "full" for table in seeds],
+        unlearned={label: seeds for role, label, seeds in found if role == "unlearned"},
+        oracle=[table for role, _, seeds in found if role == "oracle" for table in seeds],
+    )
 
 
 def unit_kind(table: Predictions) -> str:
@@ -187,12 +211,19 @@ def unit_kind(table: Predictions) -> str:
     return "class" if bool((table.unit[deleted] == table.gold[deleted]).all()) else "unit"
 
 
-def _named(role: str, given: Any) -> list[tuple[str, Table]]:
-    """(label, table) of each; the label is empty where nothing names it."""
+def _named(role: str, given: Any) -> list[tuple[str, list[Table]]]:
+    """(label, its training seeds' tables) of each; the label is empty where nothing names it."""
     if _is_table(given):
         given = [given]
     if isinstance(given, Mapping):
-        return [(str(label), table) for label, table in given.items()]
+        named = {
+            str(label): [seeds] if _is_table(seeds) or not isinstance(seeds, Sequence) else list(seeds)
+            for label, seeds in given.items()
+        }
+        empty = [label for label, seeds in named.items() if not seeds]
+        if empty:
+            raise InputError(role, f"no table of {first_five(empty)}", "at least one a label", "leave it out")
+        return list(named.items())
     if not isinstance(given, Iterable):
         raise InputError(
             role, f"an object of type {type(given).__name__}", "tables or paths", "see vestige.compare"
@@ -200,7 +231,7 @@ def _named(role: str, given: Any) -> list[tuple[str, Table]]:
     found = []
     for table in given:
         label = table.label if isinstance(table, Predictions) else ""
-        found.append((label or (Path(table).stem if isinstance(table, (str, Path)) else role), table))
+        found.append((label or (Path(table).stem if isinstance(table, (str, Path)) else role), [table]))
     return found
 
 

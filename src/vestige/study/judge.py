@@ -1,4 +1,4 @@
-"""Judging one model: its metrics, p-values, decision and equivalence from measured rows. No torch."""
+"""Judging one model by the published rule: metrics, p-values and decision from measured rows. No torch."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from vestige.contracts import Decision, Estimate, Interval, ModelAssessment, Undefined, View
+from vestige.contracts import Decision, Estimate, ModelAssessment, Undefined, View
 from vestige.decision.predictions import Predictions
 from vestige.metrics.calibration import reliability_bins
 from vestige.metrics.destination import destinations
 from vestige.metrics.geometry import decompose
 from vestige.metrics.oracle import progress_unstable
-from vestige.statistics.bootstrap import LEVEL, BootstrapResult, estimate, minimum_detectable
+from vestige.statistics.bootstrap import BootstrapResult, estimate, minimum_detectable
 from vestige.statistics.decision_rules import decide, feasible
-from vestige.statistics.equivalence import equivalent, upper_bound
 from vestige.statistics.multiplicity import intersection_union, one_sided_p
 from vestige.study.measure import Measured, ViewRows
 
@@ -83,7 +82,11 @@ def judge(
         "method": method[0],
         "control": method[1],
         "utility": dict(utility),
-        "reliability": reliability_bins(rows["R"].models[place].p, rows["R"].gold),
+        "reliability": reliability_bins(
+            np.concatenate(rows["R"].models[place].seeds),
+            np.tile(rows["R"].gold, len(rows["R"].models[place].seeds)),
+        ),
+        "seeds": len(rows["R"].models[place].seeds),
     }
     if role == "full":
         reason = "the full model is where unlearning starts"
@@ -96,22 +99,17 @@ def judge(
         )
     if rows["F"].oracle is None:
         none = Undefined(undefined=NO_ORACLE)
-        return ModelAssessment(
-            **common, metrics=metrics, decision=none, destinations=lost, equivalence=none, equivalent=none
-        )
+        return ModelAssessment(**common, metrics=metrics, decision=none, destinations=lost)
     metrics |= _geometry(rows, place)
     gains = {view: measured[view].row[place, "gain"] for view in DELETED_VIEWS}
     for view, gain in gains.items():
         metrics[f"minimum_detectable_gain.{view}"] = Estimate(value=minimum_detectable(gain), rows=gain.n)
     p_values = {view: _p_value(gain) for view, gain in gains.items()}
-    bound, shown_equivalent = _equivalence(rows, measured, place, condition)
     return ModelAssessment(
         **common,
         metrics=metrics,
         decision=_decision(gains, _utility(metrics, utility), gate),
         p_value={**p_values, "both": intersection_union(p_values["F"], p_values["G"])},
-        equivalence=bound,
-        equivalent=shown_equivalent,
         destinations=lost,
     )
 
@@ -165,52 +163,15 @@ def _destinations(
 def _decision(
     gains: Mapping[View, BootstrapResult], change: tuple[float, float] | Undefined, gate: str
 ) -> Decision | Undefined:
-    if gate == WITHIN_NOISE:
-        return "displacement within noise"
+    """The published rule's answer. The gate stops what would be a success; it never hides harm."""
     if isinstance(change, Undefined):
         return change
     f, g = gains["F"], gains["G"]
-    return decide(f.estimate, _low(f), g.estimate, _low(g), *change)
+    found = decide(f.estimate, _low(f), g.estimate, _low(g), *change)
+    stopped = gate == WITHIN_NOISE and found in ("accepted", "positive, unconfirmed")
+    return "displacement within noise" if stopped else found
 
 
 def _low(gain: BootstrapResult) -> float:
     """The lower row bound; one row alone has no interval, so its gain is never confirmed."""
     return gain.low if gain.n >= 2 else -1.0
-
-
-def _equivalence(
-    rows: Mapping[View, ViewRows], measured: Mapping[str, Measured], place: int, condition: str
-) -> tuple[Estimate | Undefined, bool | Undefined]:
-    """The upper bound on the view where it is larger, and whether both are small enough."""
-    oracles = rows["F"].noise_oracle.models
-    found: list[tuple[float, Estimate]] = []
-    bounds: dict[View, float | Undefined] = {}
-    for view in DELETED_VIEWS:
-        result = measured[view].row.get((place, "excess_distance"))
-        if result is None:
-            bounds[view] = Undefined(undefined="a noise floor needs at least two seeds")
-            continue
-        bound = bounds[view] = upper_bound(result)
-        if not isinstance(bound, Undefined):
-            found.append((bound, _one_sided(result, bound, view, condition)))
-    answer = equivalent(bounds["F"], bounds["G"], oracles=oracles)
-    if isinstance(answer, Undefined):
-        return answer, answer
-    return max(found, key=lambda item: item[0])[1], answer
-
-
-def _one_sided(result: BootstrapResult, bound: float, view: View, condition: str) -> Estimate:
-    return Estimate(
-        value=result.value,
-        row=Interval(
-            low=-1.0,
-            high=bound,
-            kind="row bootstrap, one-sided upper bound",
-            level=LEVEL,
-            draws=result.draws,
-            seed=result.seed,
-            condition=condition,
-        ),
-        rows=result.n,
-        note=f"on {view}, the view with the larger bound",
-    )

@@ -24,8 +24,7 @@ from vestige.statistics.bootstrap import (
     bootstrap_units,
     bootstrap_units_two_views,
 )
-from vestige.statistics.equivalence import excess_distance
-from vestige.statistics.terms import mean_of
+from vestige.statistics.terms import ReasonedTerms, mean_of, reason_of
 
 __all__ = ["BOTH_VIEWS", "Measured", "ModelRows", "Role", "ViewRows", "measure_both", "measure_view"]
 
@@ -36,10 +35,15 @@ BOTH_VIEWS = "FG"
 
 @dataclass(frozen=True, eq=False)
 class ModelRows:
-    """One model on one view. p (N, C)."""
+    """One model on one view. seeds: (N, C) of each of its training seeds; most models have one."""
 
     role: Role
-    p: Floats
+    seeds: Sequence[Floats]
+
+    @cached_property
+    def p(self) -> Floats:
+        """Mean over seeds, (N, C): what is said of a single distribution, such as where probability went."""
+        return self.seeds[0] if len(self.seeds) == 1 else np.asarray(np.mean(self.seeds, axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +86,11 @@ class ViewRows:
             if self.oracle is None or model.role == "oracle":
                 found.append(None)
             else:
-                found.append(self.displacement if model.role == "full" else js2(model.p, self.oracle))
+                found.append(
+                    self.displacement
+                    if model.role == "full"
+                    else np.asarray(np.mean([js2(p, self.oracle) for p in model.seeds], axis=0))
+                )
         return found
 
     @cached_property
@@ -116,9 +124,6 @@ def measure_view(rows: ViewRows, *, draws: int) -> Measured:
         for metric in METRICS:
             if rows.view in metric.views and _applies(metric, model.role, rows):
                 items[place, metric.name] = _terms(metric, rows, place)
-        distance, noise = rows.distances[place], rows.noise_oracle.terms
-        if model.role == "unlearned" and distance is not None and noise is not None:
-            items[place, "excess_distance"] = excess_distance(mean_of(distance), noise)
     for name, floor in (("noise_full", rows.noise_full), ("noise_oracle", rows.noise_oracle)):
         if floor.terms is not None:
             items[-1, name] = floor.terms
@@ -192,13 +197,23 @@ def _terms(metric: Metric, rows: ViewRows, place: int) -> RowTerms:
         if metric.name == "progress":
             return progress_terms(start, distance)
     arrays: dict[str, Any] = {
-        "p": rows.models[place].p,
         "full": rows.full,
         "oracle": rows.oracle,
         "gold": rows.gold,
         "forgotten": rows.forgotten,
     }
-    return metric.compute(**{name: arrays[name] for name in metric.needs})
+
+    def of(p: Floats) -> RowTerms:
+        return metric.compute(**{name: p if name == "p" else arrays[name] for name in metric.needs})
+
+    found = [of(p) for p in rows.models[place].seeds]
+    if len(found) == 1:
+        return found[0]
+    # A metric of several seeds is finished from their mean terms: the mean over seeds of a mean, and of a
+    # ratio of sums the ratio of the mean sums.
+    return ReasonedTerms(
+        np.mean([item.terms for item in found], axis=0), found[0].finish, reason_of(found[0])
+    )
 
 
 def _differences(rows: ViewRows) -> dict[tuple[int, int], RowTerms]:

@@ -73,17 +73,8 @@ def test_each_decision_has_its_words(record: Assessment) -> None:
         sentence(record, "broken")
     )
     unchanged = sentence(record, "unchanged")
-    assert (
-        "did not come closer to a model retrained without them on either of the two: progress was 0 %"
-        in unchanged
-    )
+    assert "did not come closer to a model retrained without them" in unchanged
     assert "Decision: no benefit." in unchanged
-
-
-def test_a_model_like_the_oracles_is_equivalent() -> None:
-    found = compare(unlearned={"again": model(0, 5, 8)})
-    assert "It is shown to be equivalent to retraining within 0.02" in sentence(found, "again")
-    assert "Equivalence to retraining" in render([found])
 
 
 def test_the_table_shows_the_records_numbers(record: Assessment) -> None:

@@ -110,15 +110,11 @@ def test_labels_tell_models_apart(tmp_path: Path) -> None:
         tables.write(tables.shuffled(MODELS["full"], np.random.default_rng(0)), tmp_path / folder / "p.csv")
     one, two = tmp_path / "one" / "p.csv", tmp_path / "two" / "p.csv"
     groups = load_tables(full=one, unlearned=[two], oracle=None)
-    assert [groups[role][0].label for role in ("full", "unlearned")] == ["one/p", "two/p"]
+    assert [groups.full[0].label, *groups.unlearned] == ["one/p", "two/p"]
     groups = load_tables(full=one, unlearned=[one, one], oracle=None)
-    assert [t.label for t in groups["full"] + groups["unlearned"]] == [
-        "full p",
-        "unlearned p",
-        "unlearned p (2)",
-    ]
+    assert [groups.full[0].label, *groups.unlearned] == ["full p", "unlearned p", "unlearned p (2)"]
     groups = load_tables(full=one, unlearned=[one], oracle=None)
-    assert [t.label for t in groups["full"] + groups["unlearned"]] == ["full p", "unlearned p"]
+    assert [groups.full[0].label, *groups.unlearned] == ["full p", "unlearned p"]
 
 
 def one_hot(table: Predictions, k: int) -> Predictions:

@@ -212,7 +212,6 @@ def metric(value: Any, key: str) -> Any:
         (lambda v: v["models"][1].update(decision="no benefit"), "decisions"),
         (lambda v: v["models"][1]["p_value"].update(F=0.5), "decisions"),
         (lambda v: v["models"][1]["p_value"].update(holm=0.5), "decisions"),
-        (lambda v: v["models"][1].update(equivalent=True), "decisions"),
         (lambda v: v["family"].append("Uniformization"), "decisions"),
         (lambda v: v.update(intervention_gate="gate not run"), "gates"),
         (lambda v: v["sources"][1].update(sha256="0" * 64), "probabilities"),

@@ -106,9 +106,10 @@ def test_example_deletion_within_the_noise_is_never_accepted(
     )
     made = run_study(plan, tmp_path / "run", execution=execution).assessments["assessments/01-s17.json"]
     assert made.intervention_gate == "displacement within noise"
-    assert {model.decision for model in made.models if model.role == "unlearned"} == {
-        "displacement within noise"
-    }
+    decisions = {model.label: model.decision for model in made.models if model.role == "unlearned"}
+    assert set(decisions.values()) <= {"displacement within noise", "no benefit", "infeasible"}
+    # Uniformization breaks the model: noise in the displacement does not hide that.
+    assert decisions["Uniformization"] == "infeasible"
     assert audit_study(tmp_path / "run").passed
 
 

@@ -1,0 +1,285 @@
+"""The rule: which of the five words is said, under which conditions, and what is missing where none is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from vestige.contracts import (
+    Bounded,
+    Condition,
+    Evidence,
+    Margins,
+    RetainedEvidence,
+    Undefined,
+    UnitEvidence,
+    Verdict,
+    View,
+    ViewEvidence,
+)
+from vestige.statistics.multiplicity import holm
+from vestige.verdict.evidence import (
+    LEAST_ORACLES,
+    Retained,
+    Side,
+    retained_evidence,
+    unit_evidence,
+    view_evidence,
+    worst_rows,
+)
+from vestige.verdict.quantities import Indices, Models
+
+__all__ = ["GAIN_LEVEL", "both_views_p", "gather", "judge_model", "say", "with_levels"]
+
+GAIN_LEVEL = 0.025
+"""A gain is confirmed where its one-sided p, corrected within the family, is at most this."""
+_LISTED_UNITS = 5
+_WHERE = {"F": "the deleted rows", "G": "the unseen rows"}
+
+
+def gather(
+    sides: Sequence[Side],
+    retained: Retained,
+    places: Indices,
+    margins: Margins,
+    unit_names: Mapping[str, str],
+) -> Evidence:
+    """The evidence about one unlearned model. sides: F and, where there are rows for it, G."""
+    table = retained.side.table
+    kept = retained_evidence(retained, places, margins)
+    seeds = {
+        "full": len(table.models.fulls),
+        "oracle": len(table.models.oracles),
+        "unlearned": len(places),
+    }
+    if not seeds["oracle"]:
+        none = Undefined(undefined="no retrained model")
+        return Evidence(
+            margins=margins,
+            seeds=seeds,
+            draws=retained.side.draws,
+            views=(),
+            retained=kept,
+            conditions=(),
+            missing=("a retrained model: without one, fidelity to retraining cannot be assessed",),
+            share=none,
+        )
+    views = [view_evidence(side, places, margins) for side in sides]
+    moved = [side for side, view in zip(sides, views, strict=True) if view.visible is True]
+    units, judged = unit_evidence(moved, places, unit_names)
+    units.sort(key=lambda item: -math.inf if isinstance(item.memory, Undefined) else -item.memory)
+    units.sort(key=lambda item: isinstance(item.memory, Undefined))
+    tenths = [found for side in moved if (found := worst_rows(side, places)) is not None]
+    conditions = _conditions(views, kept, units, judged, tenths, margins, seeds["oracle"])
+    return Evidence(
+        margins=margins,
+        seeds=seeds,
+        draws=retained.side.draws,
+        views=tuple(views),
+        retained=kept,
+        units=tuple(units[:_LISTED_UNITS]),
+        units_judged=judged,
+        worst_rows=tuple(tenths),
+        conditions=tuple(conditions),
+        missing=(),
+        away=tuple(view.view for view in views if view.moved_away is True),
+        overshoot=tuple(
+            view.view
+            for view in views
+            if not isinstance(view.memory.upper, Undefined) and view.memory.upper < -margins.memory
+        ),
+        nothing_to_undo=tuple(view.view for view in views if view.visible is False),
+        share=_share(views),
+    )
+
+
+def with_levels(
+    evidence: Evidence, gold: Mapping[View, Sequence[float]], models: Models, places: Indices
+) -> Evidence:
+    """The evidence with mean probabilities of the right answer added to its views.
+
+    gold: view -> one mean for each model, in the order of the tables.
+    """
+    views = []
+    for view in evidence.views:
+        values = np.asarray(gold[view.view], dtype=np.float64)
+        groups = {"full": models.fulls, "oracle": models.oracles, "unlearned": places}
+        levels = {name: float(values[group].mean()) for name, group in groups.items() if len(group)}
+        views.append(view.model_copy(update={"levels": levels}))
+    return evidence.model_copy(update={"views": tuple(views)})
+
+
+def _share(views: Sequence[ViewEvidence]) -> float | Undefined:
+    """Progress over the ceiling, where retraining is visible; the smaller of the views."""
+    found = []
+    for view in views:
+        if isinstance(view.progress, Undefined) or view.visible is False:
+            continue
+        known = not isinstance(view.ceiling, Undefined) and view.ceiling > 0
+        found.append(view.progress / view.ceiling if known else view.progress)  # type: ignore[operator]
+    return min(found) if found else Undefined(undefined="retraining moves nothing that these outputs show")
+
+
+def _conditions(
+    views: Sequence[ViewEvidence],
+    retained: RetainedEvidence,
+    units: Sequence[UnitEvidence],
+    judged: int,
+    tenths: Sequence[UnitEvidence],
+    margins: Margins,
+    oracles: int,
+) -> list[Condition]:
+    """E1 to E5, each for itself."""
+    enough = oracles >= LEAST_ORACLES
+    found = [
+        Condition(
+            name="E1",
+            holds=True if enough else None,
+            text=f"{oracles} retrained model{'s' if oracles != 1 else ''}, at least {LEAST_ORACLES} needed",
+        )
+    ]
+    for view in views:
+        found.append(_at_most("E2", f"excess distance on {_WHERE[view.view]}", view.excess, view.margin))
+    for view in views:
+        what = f"memory on {_WHERE[view.view]}"
+        if view.visible is False:
+            found.append(Condition(name="E3", holds=True, text=f"{what}: so is the full model"))
+        else:
+            found.append(_at_most("E3", what, view.memory, margins.memory, percent=True))
+    found.append(_at_most("E4", "excess distance on retained rows", retained.excess, margins.retained))
+    harm = (
+        f"harm to {' and '.join(retained.harmed_by)} is shown" if retained.harmed_by else "no harm is shown"
+    )
+    found.append(Condition(name="E4", holds=not retained.harmed_by, text=f"on retained rows {harm}"))
+    limit = 2 * margins.memory
+    worse = [
+        item for item in (*units, *tenths) if not isinstance(item.lower, Undefined) and item.lower > limit
+    ]
+    what = f"of {judged} units judged, {len([i for i in worse if i in units])} keep more than {limit:.0%}"
+    if tenths:
+        what += f"; the tenth of the rows that keeps most does{'' if set(tenths) & set(worse) else ' not'}"
+    visible = any(view.visible is True for view in views)
+    holds = not worse if judged or tenths or not visible else (True if not units else None)
+    found.append(Condition(name="E5", holds=holds, text=what))
+    return found
+
+
+def _at_most(
+    name: str, what: str, found: Bounded, margin: float | Undefined, *, percent: bool = False
+) -> Condition:
+    def said(value: float) -> str:
+        return f"{value:.0%}" if percent else f"{value:.3f}"
+
+    for part in (margin, found.upper, found.value):
+        if isinstance(part, Undefined):
+            return Condition(name=name, holds=None, text=f"{what}: {part.undefined}")
+    assert isinstance(found.upper, float)
+    assert isinstance(found.value, float)
+    assert isinstance(margin, float)
+    return Condition(
+        name=name,
+        holds=found.upper <= margin,
+        text=f"{what}: {said(found.value)}, at most {said(found.upper)} (upper 95 % bound), "
+        f"{said(margin)} allowed",
+    )
+
+
+def judge_model(evidence: Evidence, *, gain_p: float | Undefined | None = None) -> tuple[Verdict, Evidence]:
+    """The word for one model, and the evidence with what is missing filled in.
+
+    gain_p: one-sided p of no gain on either view, corrected within its family; None: uncorrected, from the
+    evidence. First that applies: damaged, equivalent, closer, not closer, undetermined.
+    """
+    if evidence.retained.harm == "damaged":
+        return "damaged", evidence
+    if not evidence.views:
+        return "undetermined", evidence
+    if all(condition.holds is True for condition in evidence.conditions):
+        return "equivalent", evidence
+    p = both_views_p(evidence) if gain_p is None else gain_p
+    if not isinstance(p, Undefined) and p <= GAIN_LEVEL and not evidence.away:
+        return "closer", evidence
+    if evidence.away or _would_have_shown(evidence):
+        return "not closer", evidence
+    return "undetermined", evidence.model_copy(update={"missing": _missing(evidence)})
+
+
+def both_views_p(evidence: Evidence) -> float | Undefined:
+    """p of `a gain on every view where there is something to undo`: the largest of them. Berger 1982."""
+    asked = [view for view in evidence.views if view.visible is not False]
+    if not asked:
+        return Undefined(undefined="the full model already lies where retraining lies")
+    values = [view.gain_p for view in asked]
+    undefined = next((value for value in values if isinstance(value, Undefined)), None)
+    return undefined or max(value for value in values if not isinstance(value, Undefined))
+
+
+def _would_have_shown(evidence: Evidence) -> bool:
+    """Whether a gain of the stated share of the displacement would have been confirmed on both views."""
+    for view in evidence.views:
+        size, least = view.displacement.value, view.least_gain
+        if isinstance(size, Undefined) or isinstance(least, Undefined) or view.visible is False:
+            return False
+        if least > evidence.margins.gain * size:
+            return False
+    return True
+
+
+def _missing(evidence: Evidence) -> tuple[str, ...]:
+    """What would settle it: the first things to get, in words that say where."""
+    found: list[str] = []
+    oracles = evidence.seeds["oracle"]
+    for view in evidence.views:
+        if isinstance(view.gain.lower, Undefined):
+            found.append(f"rows: {view.rows} on {_WHERE[view.view]} are too few for any bound")
+        elif isinstance(view.visible, Undefined) and oracles >= LEAST_ORACLES:
+            found.append(
+                f"rows or retrained models: on {_WHERE[view.view]} it is not settled whether retraining "
+                "moves anything"
+            )
+        elif (
+            view.visible is not False and not isinstance(view.gain_p, Undefined) and view.gain_p > GAIN_LEVEL
+        ):
+            found.append(f"rows: on {_WHERE[view.view]} the interval of the gain reaches zero")
+    if oracles < LEAST_ORACLES:
+        found.append(f"retrained models: equivalence needs at least {LEAST_ORACLES}, there are {oracles}")
+    else:
+        open_ = [c for c in evidence.conditions if c.holds is not True]
+        if all(c.holds is not False or _could_hold(evidence, c) for c in open_) and open_:
+            found.append(f"rows or retrained models, for equivalence: {open_[0].text}")
+    if evidence.retained.harm == "unsettled":
+        found.append("retained rows: whether the rest still works is not settled")
+    return tuple(dict.fromkeys(found)) or ("a gain: none is shown on both kinds of row",)
+
+
+def _could_hold(evidence: Evidence, condition: Condition) -> bool:
+    """Whether a failed condition has its estimate inside the margin, so that more data could show it."""
+    pairs: list[tuple[Bounded, float | Undefined]] = []
+    if condition.name == "E2":
+        pairs = [(view.excess, view.margin) for view in evidence.views]
+    elif condition.name == "E3":
+        pairs = [(view.memory, evidence.margins.memory) for view in evidence.views]
+    elif condition.name == "E4":
+        pairs = [(evidence.retained.excess, evidence.margins.retained)]
+    return bool(pairs) and all(
+        isinstance(value.value, Undefined) or isinstance(margin, Undefined) or value.value <= margin
+        for value, margin in pairs
+    )
+
+
+def say(
+    evidences: Mapping[str, Evidence], family: Sequence[str]
+) -> dict[str, tuple[Verdict, Evidence, float | Undefined]]:
+    """Word, evidence and corrected p of every model; Holm's correction runs over the family's labels."""
+    raw = {
+        label: both_views_p(evidence) if evidence.views else Undefined(undefined="no retrained model")
+        for label, evidence in evidences.items()
+    }
+    known = {label: p for label, p in raw.items() if label in set(family) and not isinstance(p, Undefined)}
+    corrected: dict[str, float | Undefined] = {**raw, **(holm(known) if known else {})}
+    return {
+        label: (*judge_model(evidence, gain_p=corrected[label]), corrected[label])
+        for label, evidence in evidences.items()
+    }

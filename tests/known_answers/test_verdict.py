@@ -1,0 +1,191 @@
+"""Verdicts on models whose answer is known: made of full and retrained models over 77 options.
+
+Four deleted options of 54 deleted and 40 unseen rows each, 1,500 retained rows. Training seeds differ as
+small trained models do: two retrainings by about 0.1 on the deleted rows, by 0.01 on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vestige
+from vestige.contracts import ModelAssessment, Undefined
+from vestige.seeds import generator
+
+OPTIONS = [f"option {number:02d}" for number in range(77)]
+DELETED = 4
+SIZES = {"F": 216, "G": 160, "R": 1500}
+VIEW = np.repeat(list(SIZES), list(SIZES.values()))
+GOLD = np.concatenate(
+    [
+        np.arange(SIZES["F"]) % DELETED,
+        np.arange(SIZES["G"]) % DELETED,
+        DELETED + np.arange(SIZES["R"]) % (77 - DELETED),
+    ]
+)
+ROWS = {
+    "row_id": [f"{number:05d}" for number in range(len(VIEW))],
+    "view": VIEW.tolist(),
+    "unit": [OPTIONS[place] for place in GOLD],
+    "gold": [OPTIONS[place] for place in GOLD],
+}
+DELETED_ROWS = VIEW != "R"
+Probabilities = Any
+
+
+def trained(kind: str, seed: int) -> Probabilities:
+    """A full or a retrained model of this seed, (N, 77)."""
+    rng = generator("known answers", kind, seed)
+    logits = generator("known answers", "rows").normal(0, 1.2, (len(GOLD), 77))
+    strength = np.where(DELETED_ROWS & (kind == "oracle"), -4.0, 8.0)
+    logits[np.arange(len(GOLD)), GOLD] += strength
+    # A training seed moves each option's bias on the deleted rows, and every row a little.
+    logits += np.where(DELETED_ROWS[:, None], rng.normal(0, 0.4, 77), 0.0)
+    logits += rng.normal(0, 0.5, logits.shape)
+    return softmax(logits)
+
+
+def softmax(logits: Probabilities) -> Probabilities:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+FULLS = [trained("full", seed) for seed in (1, 2)]
+ORACLES = [trained("oracle", seed) for seed in range(9)]
+
+
+def judged(unlearned: Mapping[str, Any], **more: Any) -> dict[str, ModelAssessment]:
+    """The models under test by label, against two full models and the first three oracles."""
+    given: dict[str, Any] = {
+        "full": FULLS,
+        "oracle": ORACLES[:3],
+        "forget": OPTIONS[:DELETED],
+        "rows": ROWS,
+        "options": OPTIONS,
+        "draws": 1000,
+    }
+    found = vestige.compare(unlearned=unlearned, **{**given, **more})
+    return {model.label: model for model in found.models if model.role == "unlearned"}
+
+
+def memory(model: ModelAssessment, view: str) -> float:
+    assert model.evidence is not None
+    value = model.evidence.view(view).memory.value  # type: ignore[arg-type]
+    assert isinstance(value, float)
+    return value
+
+
+def where(deleted: Probabilities, retained: Probabilities) -> Probabilities:
+    return np.where(DELETED_ROWS[:, None], deleted, retained)
+
+
+FIRST = ORACLES[0]
+HELD_OUT = ORACLES[8]
+UNTOUCHED_UNIT = np.where(((GOLD == 0) & DELETED_ROWS)[:, None], FULLS[0], HELD_OUT)
+UNTOUCHED_ROWS = np.where(
+    (DELETED_ROWS & (generator("untouched").random(len(GOLD)) < 0.15))[:, None], FULLS[0], HELD_OUT
+)
+
+CASES: dict[str, tuple[Probabilities, str]] = {
+    "retrained": (HELD_OUT, "equivalent"),
+    "30 % full, 70 % first oracle": (0.3 * FULLS[0] + 0.7 * FIRST, "closer"),
+    "20 % full, 80 % mean oracle": (0.2 * FULLS[0] + 0.8 * np.mean(ORACLES[:3], axis=0), "closer"),
+    "20 % full, 80 % held-out oracle": (0.2 * FULLS[0] + 0.8 * HELD_OUT, "closer"),
+    "one unit as before": (UNTOUCHED_UNIT, "closer"),
+    "15 % of rows as before": (UNTOUCHED_ROWS, "closer"),
+    "destroyed on retained rows": (where(FIRST, np.full_like(FIRST, 1 / 77)), "damaged"),
+    "the full model": (FULLS[0], "not closer"),
+    "away from retraining": (where(np.eye(77)[GOLD], FULLS[0]), "not closer"),
+}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, ModelAssessment]:
+    return judged({label: p for label, (p, _) in CASES.items()})
+
+
+@pytest.mark.parametrize("label", CASES)
+def test_the_word_is_true(found: dict[str, ModelAssessment], label: str) -> None:
+    model = found[label]
+    assert model.verdict == CASES[label][1], model.sentence
+    assert f"“{label}”" in model.sentence
+
+
+def test_memory_is_the_share_of_the_full_model_that_is_left(found: dict[str, ModelAssessment]) -> None:
+    for view in ("F", "G"):
+        assert memory(found["retrained"], view) == pytest.approx(0.0, abs=0.03)
+        assert memory(found["the full model"], view) == pytest.approx(1.0, abs=0.05)
+        assert memory(found["30 % full, 70 % first oracle"], view) == pytest.approx(0.30, abs=0.02)
+        assert memory(found["20 % full, 80 % mean oracle"], view) == pytest.approx(0.195, abs=0.01)
+        assert memory(found["20 % full, 80 % held-out oracle"], view) == pytest.approx(0.20, abs=0.03)
+        assert memory(found["15 % of rows as before"], view) == pytest.approx(0.15, abs=0.04)
+        assert memory(found["one unit as before"], view) == pytest.approx(0.25, abs=0.04)
+
+
+def test_the_worst_unit_is_named(found: dict[str, ModelAssessment]) -> None:
+    evidence = found["one unit as before"].evidence
+    assert evidence is not None
+    worst = evidence.units[0]
+    assert worst.name == OPTIONS[0]
+    assert isinstance(worst.lower, float)
+    assert worst.lower > 0.2
+
+
+def test_no_order_of_models_changes_a_bit() -> None:
+    mixture = {"mixture": 0.3 * FULLS[0] + 0.7 * FIRST, "again": [HELD_OUT, ORACLES[7]]}
+    made = [
+        judged(mixture, oracle=list(oracles), full=fulls, draws=200)
+        for oracles in permutations(ORACLES[:3])
+        for fulls in (FULLS, FULLS[::-1])
+    ]
+    first = {label: model.to_json() for label, model in made[0].items()}
+    for other in made[1:]:
+        for label, model in other.items():
+            assert model.verdict == made[0][label].verdict
+            assert model.evidence == made[0][label].evidence
+            assert {k: v.value for k, v in model.metrics.items()} == {
+                k: v.value for k, v in made[0][label].metrics.items()
+            }
+    assert set(first) == set(mixture)
+
+
+def test_what_is_missing_is_said() -> None:
+    few = judged({"retrained": HELD_OUT}, oracle=ORACLES[:2])["retrained"]
+    assert few.verdict == "closer"
+    assert few.evidence is not None
+    assert next(item for item in few.evidence.conditions if item.name == "E1").holds is None
+    none = judged({"broken": where(FIRST, np.full_like(FIRST, 1 / 77)), "kept": FULLS[0]}, oracle=None)
+    assert none["broken"].verdict == "damaged"
+    assert none["kept"].verdict == "undetermined"
+    assert "a retrained model" in none["kept"].sentence
+
+
+def test_a_deletion_that_does_not_show_says_so() -> None:
+    """The full models lie where the oracles lie: nothing to undo, and doing nothing is equivalent."""
+    same = [where(trained("oracle", 20 + seed), FULLS[seed]) for seed in (0, 1)]
+    model = judged({"nothing done": same[0]}, full=same, oracle=ORACLES[:6])["nothing done"]
+    assert model.verdict == "equivalent"
+    assert "there was nothing to undo that these outputs show" in model.sentence
+    assert model.evidence is not None
+    assert model.evidence.nothing_to_undo == ("F", "G")
+    assert isinstance(model.evidence.view("F").memory.value, Undefined)
+
+
+def test_seeds_of_one_method_are_one_method() -> None:
+    several = judged({"method": ORACLES[5:8], "single": HELD_OUT})
+    method, single = several["method"], several["single"]
+    assert (method.seeds, single.seeds) == (3, 1)
+    assert method.evidence is not None
+    assert single.evidence is not None
+    one = single.evidence.view("F").gain.other_trainings
+    assert isinstance(one, Undefined)
+    assert "one training run" in str(one)
+    interval = method.evidence.view("F").gain.other_trainings
+    assert not isinstance(interval, Undefined)
+    assert "seeds: 3 oracle, 2 full, 3 unlearned" in interval.condition
+    assert "One training run" not in method.sentence
