@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from vestige.contracts import Floats, Undefined
 
@@ -71,6 +70,8 @@ def _pooled(
 ) -> tuple[Floats, NDArray[np.bool_], list[NDArray[np.intp]], float] | None:
     """What the pooled AUC is linear in: weighted ranks (S, N), labels, rows of each stratum, and what to take
     off. None where no stratum has both."""
+    from scipy.stats import rankdata  # slow to import, and nothing else here needs it
+
     table = np.atleast_2d(np.asarray(scores, dtype=np.float64))
     labels = np.asarray(positive, dtype=np.bool_)
     _, place = np.unique(np.asarray(strata), return_inverse=True)
@@ -84,7 +85,7 @@ def _pooled(
         if m and n:
             groups.append(group)
             shares.append(1 / (m + n + 1))  # the stratum's weight over its m n pairs
-            weighted[:, group] = shares[-1] * stats.rankdata(table[:, group], axis=1)
+            weighted[:, group] = shares[-1] * rankdata(table[:, group], axis=1)
             offset += shares[-1] * m * (m + 1) / 2
     if not groups:
         return None

@@ -259,7 +259,7 @@ def test_every_folded_checkpoint_says_all_at_a_glance(folder: Path, tmp_path: Pa
     assert lines["fresh"] == "forget text moved 19.0 % · 30.0 to 40.0 % after relearning"
     assert set(lines) == {*LABELS, "fresh"}
     picture = re.search(
-        r"fresh \(partially-localized, retrained\): moved 19.0 %, lost – %, came back \+10.0", page
+        r"fresh \(partially-localized, retrained\): moved 19.0 %, lost – %, relearned \+10.0", page
     )
     assert picture is not None
     assert "fresh" not in {row.checkpoint for row in joined_rows([tmp_path])}

@@ -1,4 +1,4 @@
-"""One picture of a checkpoint's way: how far it moved, what it lost, what came back."""
+"""One picture of a checkpoint's way: how far it moved, what it lost, what it relearned."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _TICKS = (0.0, 1.5, 6.0, 25.0, 100.0, 400.0)
 @dataclass(frozen=True, kw_only=True)
 class WayRow:
     """A checkpoint. moved: CoFi on forget text, percent. lost: of the forget accuracy, percent of the base's.
-    returned: by relearning, points. None where not measured. retrained: without the forget text, so that what
-    it gains is learned anew."""
+    returned: gained by relearning, memory or not, points. None where not measured. retrained: without the
+    forget text, so that what it gains is learned anew."""
 
     checkpoint: str
     class_name: str
@@ -42,7 +42,7 @@ class WayRow:
 _PARTS: tuple[tuple[str, Callable[[WayRow], float | None]], ...] = (
     ("CoFi forget, %", lambda row: row.moved),
     ("accuracy lost, %", lambda row: row.lost),
-    ("came back, points", lambda row: row.returned),
+    ("relearned, points", lambda row: row.returned),
 )
 
 
@@ -99,7 +99,7 @@ def way(rows: Sequence[WayRow], *, key: str) -> Panel | None:
                 )  # fmt: skip
         said = "; ".join(
             f"{short(row.checkpoint)} ({_kind(row)}): moved {percent(row.moved)} %, lost "
-            f"{_said(row.lost)} %, came back {_said(row.returned)} points"
+            f"{_said(row.lost)} %, relearned {_said(row.returned)} points"
             for row in ordered
         )
         return finish(figure, key, CAPTION, f"{said}.")
