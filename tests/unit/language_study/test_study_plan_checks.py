@@ -73,7 +73,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "question topic": ({"behaviour": {"questions": {"forget:": "asked"}}}, "found an empty topic or subject"),
     "question text": (
-        {"behaviour": {"questions": {"forget": "askd"}}}, "found no text 'askd'; did you mean 'asked'?"
+        {"behaviour": {"questions": {"forget": "askd"}}}, "found no text 'askd' (did you mean 'asked'?)"
     ),
     "nothing asked": ({"behaviour": {"settings": {"draws": 100}}}, "behaviour, questions: found none"),
     "tofu set": (
@@ -94,7 +94,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"finetune": {"data": ["a", "near"], "settings": {"epoch": 1}}},
         "finetune, setting 'epoch': found no such setting; needed a setting; did you mean 'epochs'?",
     ),
-    "finetune text": ({"finetune": {"data": ["nea"]}}, "found no text 'nea'; did you mean 'near'?"),
+    "finetune text": ({"finetune": {"data": ["nea"]}}, "found no text 'nea' (did you mean 'near'?)"),
     "finetune without text": ({"finetune": {"data": []}}, "finetune, data: found no text"),
     "oracle key": (
         {"oracle": {"data": ["near"], "settings": {"lora.rnk": 4}}},
@@ -160,7 +160,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "injection with a base": (
         {"forget": [], "injection": {}, "finetune": {"data": ["near"]}},
-        "an injection brings its own base and oracle",
+        "an oracle or fine-tuning beside an injection",
     ),
 }  # fmt: skip
 
