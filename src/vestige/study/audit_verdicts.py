@@ -1,23 +1,25 @@
 """The audit's own arithmetic of verdicts: distances, memory, bounds, harm, units, conditions and the word.
 
 Written from the definitions alone, for arrays (N, C) of probabilities and without regard to speed. It imports
-nothing of vestige's metrics, statistics or verdict, so that an error there cannot hide here; keep it that way.
+nothing of vestige's metrics, statistics or verdict, so that an error there cannot hide here; keep it that
+way.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from vestige.study.audit_numbers import js
+from vestige.study.audit_numbers import js, right
 
-__all__ = ["Request", "expected_evidence", "expected_words"]
+__all__ = ["Request", "differences", "expected_evidence", "expected_words", "same"]
 
 Array = NDArray[np.float64]
 Models = Sequence[Array]
@@ -26,6 +28,8 @@ LEAST_ROWS = 10
 UNDEFINED = "undefined"
 """Stands in an expected record where the stored one has to be undefined, for whatever reason it gives."""
 NORMAL = stats.norm.ppf
+ROUNDING = 1e-9
+"""Sums are added in another order here, and small ways to retraining divide them."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,22 @@ class Request:
     gold: NDArray[np.intp]
     units: Sequence[str]
     draws: int
+    divergences: dict[tuple[int, int], Array] = field(default_factory=dict)
+    """By the identities of two tables: worked out once; the tables live as long as the request."""
+
+    def js(self, p: Array, q: Array) -> Array:
+        """Divergence of two tables, (N,)."""
+        key = (min(id(p), id(q)), max(id(p), id(q)))
+        if key not in self.divergences:
+            self.divergences[key] = js(p, q)
+        return self.divergences[key]
 
 
 def expected_evidence(
     views: Mapping[str, Request], seeds: Mapping[str, Models], margins: Mapping[str, Any], named: set[str]
 ) -> dict[str, Any]:
-    """What the evidence about one model has to hold. views: F, G, R; seeds: view -> its training seeds' tables.
+    """What the evidence about one model has to hold. views: F, G, R; seeds: view -> its training seeds'
+    tables.
 
     named: units that the record may call by their name.
     """
@@ -108,6 +122,63 @@ def expected_words(evidences: Mapping[str, Mapping[str, Any]], family: Sequence[
     return {label: (_word(evidence, ps[label]), ps[label]) for label, evidence in evidences.items()}
 
 
+def differences(expected: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
+    """What the stored evidence says otherwise than the expected, a line each."""
+    found = []
+    for key, value in expected.items():
+        if key == "holds":
+            given = [(item["name"], item["holds"]) for item in stored["conditions"]]
+            if given != value:
+                found.append(f"conditions hold as {value}, recorded {given}")
+        elif key == "units":
+            found += _listed(key, value, stored[key], ("memory", "lower", "view", "name", "rows"))
+        else:
+            found += _compared(key, value, stored.get(key))
+    return found
+
+
+def _listed(
+    key: str, expected: Sequence[Mapping[str, Any]], stored: Sequence[Any], fields: Sequence[str]
+) -> list[str]:
+    if len(expected) != len(stored):
+        return [f"{key}: {len(expected)} of them, recorded {len(stored)}"]
+    return [
+        line
+        for place, (one, other) in enumerate(zip(expected, stored, strict=True))
+        for field in fields
+        for line in _compared(f"{key} {place + 1} {field}", one[field], other[field])
+    ]
+
+
+def _compared(where: str, expected: Any, stored: Any) -> list[str]:
+    if isinstance(expected, Mapping):
+        if not isinstance(stored, Mapping):
+            return [f"{where} is recorded as {stored!r}"]
+        return [
+            line
+            for key, value in expected.items()
+            for line in _compared(f"{where} {key}", value, stored.get(key))
+        ]
+    if isinstance(expected, list) and isinstance(stored, Mapping) and "low" in stored:
+        return _compared(where, expected, [stored["low"], stored["high"]])
+    if isinstance(expected, list) and isinstance(stored, list) and len(expected) == len(stored):
+        return [
+            line
+            for place, (one, other) in enumerate(zip(expected, stored, strict=True))
+            for line in _compared(f"{where} {place + 1}", one, other)
+        ]
+    return [] if same(expected, stored) else [f"{where} is {expected!r}, recorded {stored!r}"]
+
+
+def same(expected: Any, stored: Any) -> bool:
+    """Whether a stored value is the expected one: equal, undefined where it has to be, or within rounding."""
+    if isinstance(stored, Mapping):
+        return set(stored) == {"undefined"} and expected == UNDEFINED
+    if isinstance(expected, float) and isinstance(stored, float | int) and not isinstance(stored, bool):
+        return abs(expected - stored) <= ROUNDING * max(1.0, abs(expected))
+    return bool(expected == stored)
+
+
 def _word(evidence: Mapping[str, Any], p: Any) -> str:
     if evidence["retained"]["harm"] == "damaged":
         return "damaged"
@@ -149,12 +220,12 @@ def _share(sides: Sequence[Mapping[str, Any]]) -> Any:
 # Row values of one view.
 
 
-def _distance(models: Models, oracles: Models) -> Array:
-    return np.asarray(np.mean([js(p, o) for p in models for o in oracles], axis=0))
+def _distance(request: Request, models: Models, oracles: Models) -> Array:
+    return np.asarray(np.mean([request.js(p, o) for p in models for o in oracles], axis=0))
 
 
-def _spread(oracles: Models) -> Array:
-    pairs = [js(oracles[i], oracles[j]) for i in range(len(oracles)) for j in range(i)]
+def _spread(request: Request, oracles: Models) -> Array:
+    pairs = [request.js(oracles[i], oracles[j]) for i in range(len(oracles)) for j in range(i)]
     return np.asarray(np.mean(pairs, axis=0))
 
 
@@ -206,18 +277,19 @@ def _memory_rows(request: Request, models: Models) -> tuple[Array, float, float]
 
 def _weighted(values: Array, low: float, high: float, request: Request) -> tuple[Array, Array]:
     """Dirichlet-weighted means with the extra row at its lowest and at its highest."""
-    n = len(values)
-    generator = np.random.default_rng(SEEDS[request.name])
-    lower, upper = np.empty(request.draws), np.empty(request.draws)
-    for draw in range(request.draws):
-        weights = generator.standard_exponential(n + 1)
-        weights = weights / weights.sum()
-        inner = float(weights[:n] @ values)
-        lower[draw], upper[draw] = inner + weights[n] * low, inner + weights[n] * high
-    return lower, upper
+    weights = _weights(len(values), request.draws, SEEDS[request.name])
+    inner, rest = weights[:, :-1] @ values, weights[:, -1]
+    return inner + rest * low, inner + rest * high
 
 
-def _leave_one_out(statistic: Callable[[list[Array]], float], models: Models) -> tuple[float, int]:
+@lru_cache(maxsize=4)
+def _weights(n: int, draws: int, seed: int) -> Array:
+    """(draws, n + 1) standard exponentials, each row divided by its sum; the last is the extra row's."""
+    weights = np.random.default_rng(seed).standard_exponential((draws, n + 1))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _leave_one_out(statistic: Callable[[list[Any]], float], models: Sequence[Any]) -> tuple[float, int]:
     m = len(models)
     left = np.array([statistic([p for j, p in enumerate(models) if j != i]) for i in range(m)])
     return math.sqrt((m - 1) / m * float(((left - left.mean()) ** 2).sum())), m
@@ -254,7 +326,8 @@ def _quantity(
     reading: Sequence[str],
     level: float,
 ) -> tuple[dict[str, Any], Callable[[float], float] | None]:
-    """The record of a mean over rows, and its lower bound at any level. errors: role -> error, None: one seed."""
+    """The record of a mean over rows, and its lower bound at any level. errors: role -> error, None: one
+    seed."""
     value = float(values.mean())
     if len(values) < LEAST_ROWS:
         return {**_nothing(), "value": value}, None
@@ -278,23 +351,23 @@ def _quantity(
 
 
 def _error(
-    statistic: Callable[[list[Array]], float], models: Models, least: int = 2
+    statistic: Callable[[list[Any]], float], models: Sequence[Any], least: int = 2
 ) -> tuple[float, int] | None:
     return None if len(models) < least else _leave_one_out(statistic, models)
 
 
 def _view(request: Request, models: Models, margins: Mapping[str, Any]) -> dict[str, Any]:
     fulls, oracles = request.fulls, request.oracles
-    start, distance = _distance(fulls, oracles), _distance(models, oracles)
+    start, distance = _distance(request, fulls, oracles), _distance(request, models, oracles)
     gains, size = start - distance, float(start.mean())
-    of_u = _error(lambda kept: float(_distance(kept, oracles).mean()), models)
-    of_f = _error(lambda kept: float(_distance(kept, oracles).mean()), fulls)
+    of_u = _error(lambda kept: float(_distance(request, kept, oracles).mean()), models)
+    of_f = _error(lambda kept: float(_distance(request, kept, oracles).mean()), fulls)
     found: dict[str, Any] = {"view": request.name, "rows": len(start)}
     found["distance"], _ = _quantity(
         request,
         distance,
         (0.0, 1.0),
-        {"o": _error(lambda kept: float(_distance(models, kept).mean()), oracles), "u": of_u},
+        {"o": _error(lambda kept: float(_distance(request, models, kept).mean()), oracles), "u": of_u},
         ("u",),
         0.95,
     )
@@ -302,7 +375,7 @@ def _view(request: Request, models: Models, margins: Mapping[str, Any]) -> dict[
         request,
         start,
         (0.0, 1.0),
-        {"o": _error(lambda kept: float(_distance(fulls, kept).mean()), oracles), "f": of_f},
+        {"o": _error(lambda kept: float(_distance(request, fulls, kept).mean()), oracles), "f": of_f},
         (),
         0.95,
     )
@@ -312,7 +385,10 @@ def _view(request: Request, models: Models, margins: Mapping[str, Any]) -> dict[
         (float(start.min()) - 1, float(start.max())),
         {
             "o": _error(
-                lambda kept: float((_distance(fulls, kept) - _distance(models, kept)).mean()), oracles
+                lambda kept: float(
+                    (_distance(request, fulls, kept) - _distance(request, models, kept)).mean()
+                ),
+                oracles,
             ),
             "f": of_f,
             "u": of_u,
@@ -326,13 +402,13 @@ def _view(request: Request, models: Models, margins: Mapping[str, Any]) -> dict[
     up = found["gain"]["upper"]
     found["moved_away"] = UNDEFINED if up == UNDEFINED else up < 0
     if len(oracles) > 1:
-        spread = _spread(oracles)
+        spread = _spread(request, oracles)
         support = (-float(spread.max()), 1 - float(spread.min()))
         found["spread"] = float(spread.mean())
         found["ceiling"] = 1 - found["spread"] / size if size > 0 else UNDEFINED
 
         def beyond(group: Models, kept: Models) -> float:
-            return float((_distance(group, kept) - _spread(kept)).mean())
+            return float((_distance(request, group, kept) - _spread(request, kept)).mean())
 
         found["excess"], _ = _quantity(
             request,
@@ -371,7 +447,7 @@ def _view(request: Request, models: Models, margins: Mapping[str, Any]) -> dict[
 
 
 def _with_fulls(request: Request, fulls: Models) -> Request:
-    return Request(request.name, fulls, request.oracles, request.gold, request.units, request.draws)
+    return replace(request, fulls=fulls)
 
 
 def _visible(full_excess: Mapping[str, Any], margin: float) -> Any:
@@ -411,11 +487,9 @@ def _least_gain(gains: Array, start: Array, gain: Mapping[str, Any], share: floa
 # Units.
 
 
-def _units(
-    request: Request, models: Models, named: set[str]
-) -> list[Callable[[float], dict[str, Any]]]:
+def _units(request: Request, models: Models, named: set[str]) -> list[Callable[[float], dict[str, Any]]]:
     names = sorted(set(request.units) - {""})
-    found = []
+    found: list[Callable[[float], dict[str, Any]]] = []
     for place, unit in enumerate(names, start=1):
         rows = np.array([name == unit for name in request.units])
         if rows.sum() < 2:
@@ -430,7 +504,7 @@ def _units(
         )
         label = unit if unit in named else f"unit {place}"
         kept = [p[rows] for p in models]
-        found.append(lambda level, part=part, kept=kept, label=label: _unit(part, kept, label, level))
+        found.append(partial(_unit, part, kept, label))
     return found
 
 
@@ -470,47 +544,41 @@ def _tenth(request: Request, models: Models) -> dict[str, Any] | None:
 # Retained rows.
 
 
-def _right(p: Array, gold: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Whether gold alone has the largest probability: a tie is wrong."""
-    rows = np.arange(len(p))
-    return np.asarray((p.argmax(axis=1) == gold) & ((p == p.max(axis=1)[:, None]).sum(axis=1) == 1)) & (
-        p[rows, gold] > 0
-    )
-
-
 def _retained(request: Request, models: Models, margins: Mapping[str, Any]) -> dict[str, Any]:
-    right = {
-        role: [_right(p, request.gold) for p in group]
+    hits = {
+        role: [right(p, request.gold) for p in group]
         for role, group in (("model", models), ("full", request.fulls), ("oracle", request.oracles))
     }
-    level = {role: float(np.mean(hits)) if hits else UNDEFINED for role, hits in right.items()}
+    level: dict[str, Any] = {role: float(np.mean(made)) if made else UNDEFINED for role, made in hits.items()}
     found: dict[str, Any] = {"rows": len(request.gold), **level}
     found["retraining"] = UNDEFINED if not request.oracles else level["oracle"] - level["full"]
     value = level["model"] - level["full"]
     if len(request.gold) < LEAST_ROWS:
         found["change"] = {**_nothing(), "value": value}
     else:
-        pairs = [_newcombe(u, f) for u in right["model"] for f in right["full"]]
+        pairs = [_newcombe(u, f) for u in hits["model"] for f in hits["full"]]
         ends = [value - float(np.mean([b for b, _ in pairs])), value + float(np.mean([a for _, a in pairs]))]
         found["change"] = _plain(
             value,
             ends,
-            _error(lambda kept: float(np.mean(kept)), right["full"]),
-            _error(lambda kept: float(np.mean(kept)), right["model"]),
+            _error(lambda kept: float(np.mean(kept)), hits["full"]),
+            _error(lambda kept: float(np.mean(kept)), hits["model"]),
         )
-    calibration = found["calibration"] = _calibration(request, models, right)
+    calibration = found["calibration"] = _calibration(request, models, hits)
     found["excess"] = _nothing()
     if len(request.oracles) > 1:
-        spread = _spread(request.oracles)
+        spread = _spread(request, request.oracles)
         found["excess"], _ = _quantity(
             request,
-            _distance(models, request.oracles) - spread,
+            _distance(request, models, request.oracles) - spread,
             (-float(spread.max()), 1 - float(spread.min())),
             {
                 "o": _error(
-                    lambda kept: float((_distance(models, kept) - _spread(kept)).mean()), request.oracles, 3
+                    lambda kept: float((_distance(request, models, kept) - _spread(request, kept)).mean()),
+                    request.oracles,
+                    3,
                 ),
-                "u": _error(lambda kept: float(_distance(kept, request.oracles).mean()), models),
+                "u": _error(lambda kept: float(_distance(request, kept, request.oracles).mean()), models),
             },
             ("o", "u"),
             0.95,
@@ -560,9 +628,9 @@ def _newcombe(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> tuple[floa
     low2, high2 = _wilson(a + c, n)
     p1, p2 = (a + b) / n, (a + c) / n
     bottom = (a + b) * (c + d) * (a + c) * (b + d)
-    top = a * d - b * c
+    top = float(a * d - b * c)
     if top > 0:
-        top = max(top - n / 2, 0)
+        top = max(top - n / 2, 0.0)
     phi = top / math.sqrt(bottom) if bottom else 0.0
     below = (p1 - low1) ** 2 - 2 * phi * (p1 - low1) * (high2 - p2) + (high2 - p2) ** 2
     above = (high1 - p1) ** 2 - 2 * phi * (high1 - p1) * (p2 - low2) + (p2 - low2) ** 2
@@ -570,12 +638,12 @@ def _newcombe(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> tuple[floa
 
 
 def _calibration(
-    request: Request, models: Models, right: Mapping[str, Sequence[NDArray[np.bool_]]]
+    request: Request, models: Models, hits: Mapping[str, Sequence[NDArray[np.bool_]]]
 ) -> dict[str, Any]:
     if len(request.gold) < 100:
         return {"model": UNDEFINED, "full": UNDEFINED, "change": _nothing()}
     parts = {
-        role: [_squared_error(p.max(axis=1), hit) for p, hit in zip(group, right[role], strict=True)]
+        role: [_squared_error(p.max(axis=1), hit) for p, hit in zip(group, hits[role], strict=True)]
         for role, group in (("model", models), ("full", request.fulls))
     }
     z = float(NORMAL(0.975))
@@ -599,12 +667,12 @@ def _calibration(
     return {"model": middle["model"], "full": middle["full"], "change": change}
 
 
-def _squared_error(confidence: Array, right: NDArray[np.bool_]) -> tuple[float, float]:
+def _squared_error(confidence: Array, hit: NDArray[np.bool_]) -> tuple[float, float]:
     """Debiased squared calibration error in ten equal-mass bins, and its standard error."""
     order = np.argsort(confidence, kind="stable")
     total = variance = 0.0
     for rows in np.array_split(order, 10):
-        gap = confidence[rows] - right[rows]
+        gap = confidence[rows] - hit[rows]
         n = len(rows)
         spread = float(gap.var(ddof=1))
         square = float(gap.mean()) ** 2 - spread / n
