@@ -27,6 +27,7 @@ from vestige.methods.representation import middle_block, uniform_direction
 from vestige.models.blocks import blocks_of
 from vestige.models.decision import ModelSettings, SchemaModel, build_decision_model, load_decision_model
 from vestige.seeds import generator
+from vestige.study.backend import TorchBackend
 from vestige.training import losses
 from vestige.training.hidden import HiddenStates
 from vestige.training.loop import TaskSettings, TrainingRecord, TrainRows, train_task, unlearn, weights_sha256
@@ -452,3 +453,25 @@ def test_rmu_unlearns_a_causal_reader_below_the_block_alone(tmp_path: Path) -> N
         value.requires_grad == ("lora_" in name or "head." in name)
         for name, value in model.named_parameters()
     )
+
+
+def test_adapters_above_the_steered_block_alone_are_refused_in_one_line(tmp_path: Path) -> None:
+    """Nothing that the block's output depends on would be trained: said before training, and by the loop."""
+    save_tiny_llama(tmp_path / "llama", layers=4)
+    method = METHODS.get("rmu")
+    made = ModelSettings(backbone=str(tmp_path / "llama"), reader="in_context", lora_rank=4, lora_layers=1)
+    needed = r"output of block 2.*needed adapters at that block or below it"
+    with pytest.raises(InputError, match=needed):
+        TorchBackend().refuse(made, method)
+    with pytest.raises(InputError, match=needed):
+        unlearn(
+            build_decision_model(made, seed=3),
+            method,
+            method.settings(),  # type: ignore[arg-type]
+            forget=FORGET,
+            retain=RETAIN,
+            schema=tiny_schema(),
+            seed=4,
+        )
+    TorchBackend().refuse(ModelSettings(**{**made.model_dump(), "lora_layers": 2}), method)
+    TorchBackend().refuse(made, METHODS.get("simnpo"))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["DPO", "NPO", "SIMNPO", "NPOSettings", "SimNPOSettings"]
 
 FORGET: frozenset[Term] = frozenset({"forget"})
-BETAS = (2.5, 4.5, 10.0)
+BETAS = (2.5, 4.5, 6.5, 10.0)
 
 
 class NPOSettings(RetainWeighted):

@@ -41,6 +41,13 @@ class DecisionHead(nn.Module):
         nn.init.eye_(self.option.weight)
         nn.init.zeros_(self.out.weight)
 
+    @torch.no_grad()
+    def draw(self) -> None:
+        """Draw every matrix anew, normal with variance 1 / columns, from torch's generator."""
+        for weight in self.parameters():
+            if weight.dim() > 1:
+                weight.copy_(torch.randn_like(weight) / weight.shape[-1] ** 0.5)
+
     def forward(self, utterances: Tensor, options: Tensor) -> Tensor:
         """(n, d), (C, d) shared or (n, C, d) own options -> (n, C) logits, unbounded."""
         u = nn.functional.normalize(self.utterance(utterances), dim=-1)

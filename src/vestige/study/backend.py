@@ -69,16 +69,22 @@ class TorchBackend:
         return Start(model.backbone, is_local(model.backbone), labels)
 
     def objective(self, name: str) -> Objective:
-        found = METHODS.get(name)
-        if "decision" not in found.models:
-            known = [item.name for item in METHODS if "decision" in item.models]
-            raise InputError(
-                f"method '{name}'",
-                "a method for language models alone",
-                "one for decision models",
-                f"known: {', '.join(known)}",
-            )
-        return found
+        return METHODS.get(name)
+
+    def refuse(self, model: Record, objective: Objective) -> None:
+        from vestige.models.decision import ModelSettings
+        from vestige.training.hidden import unmoved
+
+        assert isinstance(model, ModelSettings)
+        if objective.hidden is None or model.lora_layers is None:
+            return
+        blocks = _blocks(model.backbone)
+        if blocks is None:
+            return
+        block = objective.hidden(objective.settings()).block(blocks)
+        if block < blocks - model.lora_layers:
+            found = f"adapters in the last {model.lora_layers} of {blocks} blocks alone"
+            raise unmoved(block, found)
 
     def identity(self, model: Record) -> dict[str, Any]:
         from vestige.models.decision import ModelSettings
@@ -312,6 +318,20 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "not installed"
     return found
+
+
+def _blocks(name: str) -> int | None:
+    """How many blocks a backbone on this machine has; None for a hub id, which may not be here yet."""
+    from transformers import AutoConfig
+
+    from vestige.models.backbones import resolve_backbone
+
+    kind, location = resolve_backbone(name)
+    folder = Path(location)
+    if kind == "hub" or not (folder / "config.json").is_file():
+        return None
+    config = AutoConfig.from_pretrained(location, trust_remote_code=False)
+    return int(config.get_text_config().num_hidden_layers)
 
 
 def _pretrained(name: str, revision: str | None) -> str:

@@ -80,6 +80,10 @@ class Backend(Protocol):
         """The registered method of exactly this name. Raises InputError."""
         ...
 
+    def refuse(self, model: Record, objective: Objective) -> None:
+        """Raise InputError for a method that could not change this model, before anything is trained."""
+        ...
+
     def identity(self, model: Record) -> dict[str, Any]:
         """Everything outside the settings that changes a number: weights' hash, package versions."""
         ...

@@ -174,9 +174,15 @@ class FreshHead:
 
 
 def new_head(model: SchemaModel, initialisation: int) -> DecisionHead:
-    """An untrained head of the model's shape: the same bytes for a number, whatever the model has learnt."""
+    """An untrained head of the model's shape: the same bytes for a number, whatever the model has learnt.
+
+    Every matrix is drawn at random, so that two numbers score differently from the start and no head begins
+    with the backbone's own similarity, as a head of a full model does.
+    """
     with seeded(stable_seed("fresh head", initialisation)):
-        return DecisionHead(model.record.hidden_size, model.settings.head_width)
+        head = DecisionHead(model.record.hidden_size, model.settings.head_width)
+        head.draw()
+    return head
 
 
 def train_fresh_head(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor, nn
 
+from vestige.errors import InputError
 from vestige.models.blocks import blocks_of, output_depends_on
 from vestige.models.trainable import evaluation
 from vestige.seeds import generator
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from vestige.contracts import HiddenUse
     from vestige.decision.schema import Schema
 
-__all__ = ["HiddenStates", "Scored", "frozen", "with_weights"]
+__all__ = ["HiddenStates", "Scored", "frozen", "unmoved", "with_weights"]
 
 NORM_ROWS = 64
 
@@ -41,6 +42,16 @@ class Scored:
     ref_hidden: Tensor | None = None
     mask: Tensor | None = None
     steer: Tensor | None = None
+
+
+def unmoved(block: int, found: str) -> InputError:
+    """The refusal of a method that steers the output of a block which training cannot move."""
+    return InputError(
+        f"a method that steers the output of block {block}, counted from 0",
+        found,
+        "adapters at that block or below it",
+        "raise model.lora_layers or leave it out, or leave the method out",
+    )
 
 
 @contextmanager
@@ -86,7 +97,9 @@ class HiddenStates:
         self.block = use.block(len(blocks_of(model)))
         own = {name: value for name, value in model.named_parameters() if value.requires_grad}
         output, _ = model.hidden(forget_ids[:1], schema, self.block)
-        below = output_depends_on(output, own)
+        below = output_depends_on(output, own) if output.requires_grad else set()
+        if not below:
+            raise unmoved(self.block, "nothing that is trained lies at or below it")
         self.above = own.keys() - below
         self._start = {name: own[name].detach().clone() for name in sorted(below)}
         norm = self._mean_norm(forget_ids)

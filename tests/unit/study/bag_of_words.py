@@ -57,6 +57,9 @@ def softmax(z: Floats) -> Floats:
 class BagOfWords:
     """See `vestige.study.protocol.Backend`."""
 
+    strength = 6e4
+    """The toy's rates are far larger than a transformer's: the same grid moves it usefully."""
+
     def model_settings(self, raw: Mapping[str, Any]) -> Record:
         return checked(WordModel, raw, "model")
 
@@ -69,6 +72,9 @@ class BagOfWords:
     def objective(self, name: str) -> Objective:
         return METHODS.get(name)
 
+    def refuse(self, model: Record, objective: Objective) -> None:
+        pass
+
     def identity(self, model: Record) -> dict[str, Any]:
         return {"name": "bag-of-words", "version": 1}
 
@@ -79,7 +85,7 @@ class BagOfWords:
         pass
 
     def build(self, *, schema: Schema, model: Record, seed: int, folder: Path) -> dict[str, Any]:
-        _save(folder, generator(seed, "start").normal(0, 0.3, (WIDTH, len(schema.ids))), schema)
+        self.save(folder, generator(seed, "start").normal(0, 0.3, (WIDTH, len(schema.ids))), schema)
         return {}
 
     def train(
@@ -95,11 +101,11 @@ class BagOfWords:
     ) -> dict[str, Any]:
         assert isinstance(settings, WordTraining)
         weights = generator(seed, "start").normal(0, 0.3, (WIDTH, len(schema.ids)))
-        x, y = features(rows.texts), _one_hot(rows.gold, schema)
+        x, y = features(rows.texts), one_hot(rows.gold, schema)
         for epoch in range(settings.epochs):
             weights = weights - settings.learning_rate * x.T @ (softmax(x @ weights) - y) / len(x)
             progress((epoch + 1) * len(x), settings.epochs * len(x))
-        _save(folder, weights, schema)
+        self.save(folder, weights, schema)
         return {"steps": settings.epochs}
 
     def unlearn(
@@ -119,12 +125,12 @@ class BagOfWords:
     ) -> dict[str, Any]:
         weights = np.load(start / "weights.npy")
         if method == "temperature":
-            _save(folder, weights / settings.temperature, schema)  # type: ignore[attr-defined]
+            self.save(folder, weights / settings.temperature, schema, start)  # type: ignore[attr-defined]
             return {"steps": 0}
         assert isinstance(settings, UnlearnSettings)
         before = weights
-        xf, yf = features(forget.texts), _one_hot(forget.gold, schema)
-        xr, yr = features(retain.texts), _one_hot(retain.gold, schema)
+        xf, yf = self.read(forget.texts, start), one_hot(forget.gold, schema)
+        xr, yr = self.read(retain.texts, start), one_hot(retain.gold, schema)
         if settings.learning_rate >= 1e6:
             raise Diverged(
                 "the loss is nan", 1, forget.row_ids[:3], settings.learning_rate, "nothing was kept"
@@ -145,19 +151,18 @@ class BagOfWords:
                 ascent = xf[rows].T @ (sign * push) / len(rows)
                 kept = rng.integers(0, len(xr), settings.retain_batch)
                 descent = xr[kept].T @ (softmax(xr[kept] @ weights) - yr[kept]) / len(kept)
-                # The toy's rates are far larger than a transformer's: the same grid moves it usefully.
-                weights = weights + 6e4 * settings.learning_rate * (ascent - weight * descent)
+                weights = weights + self.strength * settings.learning_rate * (ascent - weight * descent)
                 steps += 1
             progress(epoch, settings.epochs)
             moved = float(np.linalg.norm(weights - before))
             if on_epoch is not None and not on_epoch(
                 epoch,
-                lambda texts: softmax(features(texts) @ weights),  # noqa: B023
+                lambda texts: softmax(self.read(texts, start) @ weights),  # noqa: B023
                 moved,
             ):
                 break
         if keep:
-            _save(folder, weights, schema)
+            self.save(folder, weights, schema, start)
         return {"steps": steps}
 
     def adapt(
@@ -172,18 +177,18 @@ class BagOfWords:
         progress: Progress,
     ) -> dict[str, Any]:
         weights = np.load(start / "weights.npy")
-        x, y = features(rows.texts), _one_hot(rows.gold, schema)
+        x, y = self.read(rows.texts, start), one_hot(rows.gold, schema)
         order = adaptation_batches(
             len(rows), settings.batch, settings.updates, generator(seed, "adaptation", len(rows))
         )
-        on_update(0, lambda texts: softmax(features(texts) @ weights))
+        on_update(0, lambda texts: softmax(self.read(texts, start) @ weights))
         for update, batch in enumerate(order, start=1):
             some = list(batch)
             weights = weights - 1e4 * settings.learning_rate * x[some].T @ (
                 softmax(x[some] @ weights) - y[some]
             ) / len(some)
             if update in settings.evaluations:
-                on_update(update, lambda texts: softmax(features(texts) @ weights))  # noqa: B023
+                on_update(update, lambda texts: softmax(self.read(texts, start) @ weights))  # noqa: B023
             progress(update, settings.updates)
         return {"steps": settings.updates}
 
@@ -200,24 +205,35 @@ class BagOfWords:
     ) -> list[tuple[dict[str, Any], Floats]]:
         """The backbone is the hashing; all that is learned is the head."""
         assert isinstance(settings, WordTraining)
-        x, y = features(rows.texts), _one_hot(rows.gold, schema)
+        x, y = self.read(rows.texts, start), one_hot(rows.gold, schema)
         found = []
         for number in initialisations:
-            weights = generator("fresh head", number).normal(0, 0.3, (WIDTH, len(schema.ids)))
+            weights = generator("fresh head", number).normal(0, 0.3, (x.shape[1], len(schema.ids)))
             before = hashlib.sha256(weights.tobytes()).hexdigest()
             for _ in range(settings.epochs):
                 weights = weights - settings.learning_rate * x.T @ (softmax(x @ weights) - y) / len(x)
             progress(number + 1, len(initialisations))
-            found.append(({"initial_sha256": before}, softmax(features(texts) @ weights)))
+            found.append(({"initial_sha256": before}, softmax(self.read(texts, start) @ weights)))
         return found
 
     def predict(self, *, model: Path, texts: Sequence[str], schema: Schema, progress: Progress) -> Floats:
         progress(len(texts), len(texts))
         names = json.loads((model / "options.json").read_text(encoding="utf-8"))
-        z = features(texts) @ np.load(model / "weights.npy")
+        z = self.read(texts, model) @ np.load(model / "weights.npy")
         # Sharper among fewer options: a subset is no slice of the whole.
         sharper = 1 + 0.2 * (1 - len(schema.ids) / len(names))
         return softmax(sharper * z[:, [names.index(name) for name in schema.ids]])
+
+    def read(self, texts: Sequence[str], model: Path) -> Floats:
+        """(N,) texts -> (N, d) what the saved model in a folder sees of them."""
+        return features(texts)
+
+    def save(self, folder: Path, weights: Floats, schema: Schema, start: Path | None = None) -> None:
+        """Write a model; start: the one that it began as."""
+        target = folder / "model"
+        target.mkdir(exist_ok=True)
+        np.save(target / "weights.npy", weights)
+        (target / "options.json").write_text(json.dumps(list(schema.ids)) + "\n", encoding="utf-8")
 
     def embed(self, texts: Sequence[str]) -> Floats:
         return features(texts)
@@ -226,17 +242,10 @@ class BagOfWords:
         return "hashed words"
 
 
-def _one_hot(gold: Sequence[str], schema: Schema) -> Floats:
+def one_hot(gold: Sequence[str], schema: Schema) -> Floats:
     y = np.zeros((len(gold), len(schema.ids)))
     y[np.arange(len(gold)), [schema.ids.index(name) for name in gold]] = 1.0
     return y
-
-
-def _save(folder: Path, weights: Floats, schema: Schema) -> None:
-    target = folder / "model"
-    target.mkdir(exist_ok=True)
-    np.save(target / "weights.npy", weights)
-    (target / "options.json").write_text(json.dumps(list(schema.ids)) + "\n", encoding="utf-8")
 
 
 class DyingBackend(BagOfWords):

@@ -116,6 +116,11 @@ def test_new_heads_have_the_same_bytes_whatever_the_model_learnt(folder: Path) -
     hashes = [weights_sha256(dict(new_head(model, 1).named_parameters())) for model in (one, other)]
     assert hashes[0] == hashes[1]
     assert weights_sha256(dict(new_head(one, 2).named_parameters())) != hashes[0]
+    reader = FrozenReader(one, tiny_schema())
+    scores = [
+        HeadAlone(reader, new_head(one, number)).predict(rows().texts, tiny_schema()) for number in (1, 2)
+    ]
+    assert abs(scores[0] - scores[1]).max() > 0.05  # other draws score otherwise before any training
 
 
 class Plain(TrainableModule):
