@@ -29,7 +29,7 @@ Population = Literal["unseen", "seen", "label swap"]
 UNSEEN: Population = "unseen"
 """Evaluation rows of the forgotten classes."""
 SEEN: Population = "seen"
-"""Deleted training rows that no adaptation of the record sees."""
+"""Deleted training rows that the adaptation of a setting does not see: other rows at other settings."""
 SWAP: Population = "label swap"
 """Evaluation rows of X, after rows of X were trained as Y; the probability is that of Y."""
 POPULATIONS: tuple[Population, ...] = (UNSEEN, SEEN, SWAP)
@@ -81,7 +81,9 @@ class RecoveryCurve(Record):
 class RecoverySetting(Record):
     """One population under one budget and adaptation seed.
 
-    exposed: rows that the adaptation saw. curves: checkpoint -> curve, "full" and "oracle" among them.
+    exposed: rows that the adaptation saw. rows: that were scored; the contrasts' own `rows` are those drawn
+    from, for seen rows all deleted ones, of which a setting uses its own. curves: checkpoint -> curve, "full"
+    and "oracle" among them.
     contrasts: `g_abs`, `g_adj`, `g_headroom` (a ratio of means) and `g_row_headroom` (the mean of row ratios:
     another estimand), unlearned minus oracle; and levels of gold probability: `level`, after the last update,
     unlearned minus oracle; `start_level`, the unlearned model's before the first minus the oracle's after the
@@ -109,7 +111,7 @@ class PooledRecovery(Record):
 
 
 class DirectContrast(Record):
-    """Difference of adjusted advantages R between two populations. k, adapt_seed: None where pooled.
+    """Difference of adjusted advantages R between two populations. k, adapt_seed: None where pooled over.
 
     specificity: R_unseen - R_swap. exposure: R_seen - R_unseen.
     """
@@ -124,7 +126,8 @@ class DirectContrast(Record):
 class ExposureCounts(Record):
     """What was verified before anything was adapted: counts of rows, and of rows in two sets (all 0).
 
-    deleted: rows of the request. exposed: rows seen by any adaptation, over all budgets and seeds. nested:
+    deleted: rows of the request. exposed: rows seen by any adaptation, over all budgets and seeds. seen:
+    deleted rows that some setting scores; exposed_in_seen: of all settings, each on its own rows. nested:
     every smaller budget lies inside every larger one of its seed. pairs: of the label-swap control, by unit.
     """
 

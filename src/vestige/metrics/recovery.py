@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from vestige.contracts import Floats, Record, RowTerms, Undefined
 from vestige.errors import InputError
-from vestige.statistics.terms import ReasonedTerms, divide, mean_of
+from vestige.statistics.terms import ReasonedTerms, divide
 
 __all__ = [
     "THRESHOLDS",
@@ -147,17 +147,23 @@ def first_reached(updates: ArrayLike, p: ArrayLike, threshold: float) -> FirstRe
     return FirstReached(threshold=threshold, update=float(t[-1]), censored=True)
 
 
-def contrast_terms(updates: ArrayLike, unlearned: ArrayLike, oracle: ArrayLike) -> dict[str, RowTerms]:
-    """`g_abs`, `g_adj`, `g_headroom` as additive statistics. unlearned, oracle (N, T), the same rows."""
+def contrast_terms(
+    updates: ArrayLike, unlearned: ArrayLike, oracle: ArrayLike, scored: ArrayLike | None = None
+) -> dict[str, RowTerms]:
+    """`g_abs`, `g_adj`, `g_headroom` as additive statistics. unlearned, oracle (N, T), the same rows.
+
+    scored (N,) bool: rows that count; the others are drawn with them and add nothing. None: all.
+    """
     weights = horizon_weights(updates)
     u, o = _curves(unlearned, len(weights), "unlearned"), _curves(oracle, len(weights), "oracle")
     if u.shape != o.shape or u.ndim != 2:
         raise InputError(
             "recovery curves", f"arrays of shape {u.shape} and {o.shape}", "the same rows", "align rows by id"
         )
-    area_u, area_o, one = u @ weights, o @ weights, np.ones(len(u))
-    absolute = np.stack([area_u, area_o, one], axis=-1)
-    started = np.stack([area_u, area_o, u[:, 0], o[:, 0], one], axis=-1)
+    one = np.ones(len(u)) if scored is None else np.asarray(scored, dtype=np.float64)
+    area_u, area_o = u @ weights, o @ weights
+    absolute = np.stack([area_u, area_o, one], axis=-1) * one[:, None]
+    started = np.stack([area_u, area_o, u[:, 0], o[:, 0], one], axis=-1) * one[:, None]
 
     def g_abs(s: Floats) -> Floats:
         return divide(s[..., 0] - s[..., 1], s[..., 2])
@@ -176,35 +182,44 @@ def contrast_terms(updates: ArrayLike, unlearned: ArrayLike, oracle: ArrayLike) 
     }
 
 
-def level_terms(unlearned: ArrayLike, oracle: ArrayLike) -> dict[str, RowTerms]:
+def level_terms(
+    unlearned: ArrayLike, oracle: ArrayLike, scored: ArrayLike | None = None
+) -> dict[str, RowTerms]:
     """Levels at the ends of the attack as additive statistics. unlearned, oracle (N, T), the same rows.
 
     `level`: the unlearned model's gold probability after the last update less the oracle's after it.
     `start_level`: the unlearned model's before the first update less the oracle's after the last. `rise`: the
-    unlearned model's after less before. Each in [-1, 1].
+    unlearned model's after less before. Each in [-1, 1]. scored: see `contrast_terms`.
     """
     u, o = np.asarray(unlearned, dtype=np.float64), np.asarray(oracle, dtype=np.float64)
     if u.shape != o.shape or u.ndim != 2:
         raise InputError(
             "recovery curves", f"arrays of shape {u.shape} and {o.shape}", "the same rows", "align rows by id"
         )
+    one = np.ones(len(u)) if scored is None else np.asarray(scored, dtype=np.float64)
+
+    def mean(values: Floats) -> RowTerms:
+        return ReasonedTerms(np.stack([values * one, one], axis=-1), lambda s: divide(s[..., 0], s[..., 1]))
+
     return {
-        "level": mean_of(u[:, -1] - o[:, -1]),
-        "start_level": mean_of(u[:, 0] - o[:, -1]),
-        "rise": mean_of(u[:, -1] - u[:, 0]),
+        "level": mean(u[:, -1] - o[:, -1]),
+        "start_level": mean(u[:, 0] - o[:, -1]),
+        "rise": mean(u[:, -1] - u[:, 0]),
     }
 
 
-def row_headroom_terms(updates: ArrayLike, unlearned: ArrayLike, oracle: ArrayLike) -> RowTerms:
+def row_headroom_terms(
+    updates: ArrayLike, unlearned: ArrayLike, oracle: ArrayLike, scored: ArrayLike | None = None
+) -> RowTerms:
     """Mean over rows of the difference of row headrooms.
 
     Another estimand than `g_headroom`, which is a ratio of means. unlearned, oracle (N, T). Rows where
-    either model starts at 1 have no headroom and are left out.
+    either model starts at 1 have no headroom and are left out. scored: see `contrast_terms`.
     """
     weights = horizon_weights(updates)
     u, o = _curves(unlearned, len(weights), "unlearned"), _curves(oracle, len(weights), "oracle")
     gap = recovery_headroom(u @ weights, u[:, 0]) - recovery_headroom(o @ weights, o[:, 0])
-    has = ~np.isnan(gap)
+    has = ~np.isnan(gap) if scored is None else ~np.isnan(gap) & np.asarray(scored, dtype=bool)
     terms = np.stack([np.where(has, gap, 0.0), has.astype(np.float64)], axis=-1)
     return ReasonedTerms(terms, lambda s: divide(s[..., 0], s[..., 1]), _ALREADY_ONE)
 

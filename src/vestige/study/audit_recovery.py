@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,10 @@ from vestige.study.audit_folder import Finding, Folder
 __all__ = ["CHECKPOINTS", "columns", "parts", "records", "recovery_rows"]
 
 CHECKPOINTS = ("full", "oracle", "unlearned")
+Exposed = dict[tuple[str, int, int], tuple[tuple[str, str], ...]]
+"""(What is adapted on, k, adaptation seed) -> (row, label)."""
+Scored = dict[str, dict[tuple[int, int], dict[str, str]]]
+"""Population -> (k, adaptation seed) -> row -> unit."""
 
 
 def records(folder: Folder) -> dict[str, Any]:
@@ -51,18 +55,23 @@ def recovery_rows(folder: Folder) -> Finding:
             record["request"]["rows_sha256"] == request["rows_sha256"], f"{stem}: of another deletion request"
         )
         _right_models(folder, stem, record, found)
-        exposed: dict[tuple[str, int, int], tuple[tuple[str, str], ...]] = {}
-        scored: dict[str, dict[str, str]] = {}
+        exposed: Exposed = {}
+        scored: Scored = {}
         for name, node in parts(folder, record, "recovery"):
             identity = node["identity"]
-            key = (identity["population_set"], identity["k"], identity["adapt_seed"])
+            setting = (identity["k"], identity["adapt_seed"])
             rows = tuple((row, label) for row, label in identity["exposed"])
+            key = (identity["population_set"], *setting)
             found.need(exposed.setdefault(key, rows) == rows, f"{stem}: {name} saw other rows than its peers")
             table = columns(folder.root / "nodes" / name / "curves.parquet")
+            mine: dict[str, dict[str, str]] = {}
             for population, row, unit in zip(
                 table["population"], table["row_id"], table["unit"], strict=True
             ):
-                scored.setdefault(population, {})[row] = unit
+                mine.setdefault(population, {})[row] = unit
+            for population, found_rows in mine.items():
+                same = scored.setdefault(population, {}).setdefault(setting, found_rows) == found_rows
+                found.need(same, f"{stem}: {name} scores other rows than its peers")
         _disjoint(stem, record, exposed, scored, found)
         _forgotten(stem, record, request, exposed, scored, view, found)
         _swapped(folder, stem, record, exposed, scored, view, found)
@@ -116,42 +125,45 @@ def _right_models(folder: Folder, stem: str, record: Any, found: Finding) -> Non
             found.need(node["identity"]["model"] in models, f"{stem}: {name} is of another model")
 
 
-def _disjoint(
-    stem: str,
-    record: Any,
-    exposed: Mapping[tuple[str, int, int], Sequence[tuple[str, str]]],
-    scored: Mapping[str, Mapping[str, str]],
-    found: Finding,
-) -> None:
-    """No scored row was exposed under any setting; the counts are those recorded."""
+def _disjoint(stem: str, record: Any, exposed: Exposed, scored: Scored, found: Finding) -> None:
+    """No scored row was exposed: unseen and label-swap rows under any setting, seen rows under their own. The
+    counts are those recorded."""
     ever = {
         what: {row for key, rows in exposed.items() if key[0] == what for row, _ in rows}
         for what in ("forgotten", "label-swap")
     }
     counts = record["exposure"]
-    for population, what in (("unseen", "forgotten"), ("seen", "forgotten"), ("label swap", "label-swap")):
-        both = ever[what] & set(scored.get(population, {}))
+    for population, what in (("unseen", "forgotten"), ("label swap", "label-swap")):
+        both = ever[what] & _all(scored, population)
         found.need(not both, f"{stem}: {len(both)} exposed rows are scored as '{population}'")
+    for setting, rows in scored.get("seen", {}).items():
+        both = {row for row, _ in exposed["forgotten", *setting]} & set(rows)
+        found.need(not both, f"{stem}: {len(both)} rows exposed at {setting} are scored as 'seen'")
     recorded = {
         "exposed": len(ever["forgotten"]),
-        "seen": len(scored["seen"]) if "seen" in scored else None,
+        "seen": len(_all(scored, "seen")) if "seen" in scored else None,
         "swap_exposed": len(ever["label-swap"]) or None,
-        "swap_evaluated": len(scored["label swap"]) if "label swap" in scored else None,
+        "swap_evaluated": len(_all(scored, "label swap")) if "label swap" in scored else None,
     }
     if exposed:
-        recorded["unseen"] = len(scored["unseen"])
+        recorded["unseen"] = len(_all(scored, "unseen"))
     for name, value in recorded.items():
         found.need(counts[name] == value, f"{stem}: {name} rows are {value}, recorded {counts[name]}")
     overlaps = ("exposed_in_unseen", "exposed_in_seen", "swap_exposed_in_evaluated")
     found.need(not any(counts[name] for name in overlaps), f"{stem}: it records rows in two sets")
 
 
+def _all(scored: Scored, population: str) -> set[str]:
+    """Rows of a population at any setting."""
+    return {row for rows in scored.get(population, {}).values() for row in rows}
+
+
 def _forgotten(
     stem: str,
     record: Any,
     request: Any,
-    exposed: Mapping[tuple[str, int, int], Sequence[tuple[str, str]]],
-    scored: Mapping[str, Mapping[str, str]],
+    exposed: Exposed,
+    scored: Scored,
     view: Mapping[str, tuple[str, str]],
     found: Finding,
 ) -> None:
@@ -170,14 +182,14 @@ def _forgotten(
             set(each.values()) == {k} and len(set(rows)) == len(rows),
             f"{stem}: k {k}, seed {seed} does not expose {k} rows of each class",
         )
-    if "unseen" in scored:
-        g = {row: unit for row, (name, unit) in view.items() if name == "G"}
-        found.need(scored["unseen"] == g, f"{stem}: unseen rows are not the rows of G")
-    if "seen" in scored:
-        ever = {row for key, rows in exposed.items() if key[0] == "forgotten" for row, _ in rows}
-        rest = {row: unit for row, unit in request["unit_of"].items() if row not in ever}
+    g = {row: unit for row, (name, unit) in view.items() if name == "G"}
+    for given in scored.get("unseen", {}).values():
+        found.need(given == g, f"{stem}: unseen rows are not the rows of G")
+    for setting, given in scored.get("seen", {}).items():
+        gone = {row for row, _ in exposed["forgotten", *setting]}
+        rest = {row: unit for row, unit in request["unit_of"].items() if row not in gone}
         found.need(
-            scored["seen"] == rest, f"{stem}: seen rows are not the deleted rows less the exposed ones"
+            given == rest, f"{stem}: seen rows at {setting} are not the deleted rows it did not expose"
         )
 
 
@@ -185,8 +197,8 @@ def _swapped(
     folder: Folder,
     stem: str,
     record: Any,
-    exposed: Mapping[tuple[str, int, int], Sequence[tuple[str, str]]],
-    scored: Mapping[str, Mapping[str, str]],
+    exposed: Exposed,
+    scored: Scored,
     view: Mapping[str, tuple[str, str]],
     found: Finding,
 ) -> None:
@@ -222,7 +234,8 @@ def _swapped(
         for row, (name, unit) in view.items()
         if name == "R" and unit in target
     }
-    found.need(scored.get("label swap") == wanted, f"{stem}: label-swap rows are not the rows of the sources")
+    same = all(given == wanted for given in scored.get("label swap", {}).values()) and "label swap" in scored
+    found.need(same, f"{stem}: label-swap rows are not the rows of the sources")
 
 
 def _training_gold(folder: Folder) -> dict[str, str] | None:
@@ -246,9 +259,7 @@ def _training_gold(folder: Folder) -> dict[str, str] | None:
     return found
 
 
-def _nested(
-    stem: str, exposed: Mapping[tuple[str, int, int], Sequence[tuple[str, str]]], found: Finding
-) -> None:
+def _nested(stem: str, exposed: Exposed, found: Finding) -> None:
     for (what, k, seed), rows in exposed.items():
         for (other, more, same), larger in exposed.items():
             if (other, same) == (what, seed) and more > k:

@@ -44,7 +44,7 @@ def recovery_values(folder: Folder) -> Finding:
             )
             lines = _lines(folder, record)
             found.need(lines == _stored(folder, record), f"{stem}: curves are not those of its adaptations")
-            _contrasts(stem, record, lines, found)
+            _contrasts(folder, stem, record, lines, found)
         _heads(folder, stem, record, found)
     return found
 
@@ -81,8 +81,11 @@ def area(t: Sequence[int], p: Array) -> Array:
     return np.asarray(whole / t[-1])
 
 
-def contrasts(t: Sequence[int], u: Array, o: Array) -> dict[str, Stat]:
-    """The four contrasts of rows (n, T) of the unlearned model and the oracle."""
+def contrasts(t: Sequence[int], u: Array, o: Array, on: Array) -> dict[str, Stat]:
+    """The four contrasts of rows (n, T) of the unlearned model and the oracle.
+
+    on (n,): 1 where a row is scored, 0 where it is drawn with the others and adds nothing.
+    """
     a_u, a_o, u0, o0 = area(t, u), area(t, o), u[:, 0], o[:, 0]
 
     def shares(s: Array) -> Array:
@@ -90,15 +93,17 @@ def contrasts(t: Sequence[int], u: Array, o: Array) -> dict[str, Stat]:
             value = s[:, 0] / s[:, 1] - s[:, 2] / s[:, 3]
         return np.asarray(np.where((s[:, 1] > 0) & (s[:, 3] > 0), value, np.nan))
 
-    least = max(min(float((1 - u0).sum()), float((1 - o0).sum())), 1e-300)
-    room = (u0 < 1) & (o0 < 1)
+    least = max(min(float(((1 - u0) * on).sum()), float(((1 - o0) * on).sum())), 1e-300)
+    room = (u0 < 1) & (o0 < 1) & (on > 0)
     safe_u, safe_o = np.where(room, 1 - u0, 1.0), np.where(room, 1 - o0, 1.0)
     row = np.where(room, (a_u - u0) / safe_u - (a_o - o0) / safe_o, 0.0)
     return {
-        "g_abs": numbers.mean(a_u - a_o),
-        "g_adj": numbers.mean((a_u - u0) - (a_o - o0)),
+        "g_abs": numbers.ratio((a_u - a_o) * on, on, 0.0),
+        "g_adj": numbers.ratio(((a_u - u0) - (a_o - o0)) * on, on, 0.0),
         "g_headroom": Stat(
-            np.column_stack([a_u - u0, 1 - u0, a_o - o0, 1 - o0]), shares, max(1.0, len(u) / least)
+            np.column_stack([a_u - u0, 1 - u0, a_o - o0, 1 - o0]) * on[:, None],
+            shares,
+            max(1.0, len(u) / least),
         ),
         "g_row_headroom": Stat(
             np.column_stack([row, room]),
@@ -108,12 +113,12 @@ def contrasts(t: Sequence[int], u: Array, o: Array) -> dict[str, Stat]:
     }
 
 
-def levels(u: Array, o: Array) -> dict[str, Stat]:
+def levels(u: Array, o: Array, on: Array) -> dict[str, Stat]:
     """After and before of rows (n, T) beside the oracle's after, and the unlearned model's own rise."""
     return {
-        "level": numbers.mean(u[:, -1] - o[:, -1]),
-        "start_level": numbers.mean(u[:, 0] - o[:, -1]),
-        "rise": numbers.mean(u[:, -1] - u[:, 0]),
+        "level": numbers.ratio((u[:, -1] - o[:, -1]) * on, on, 0.0),
+        "start_level": numbers.ratio((u[:, 0] - o[:, -1]) * on, on, 0.0),
+        "rise": numbers.ratio((u[:, -1] - u[:, 0]) * on, on, 0.0),
     }
 
 
@@ -152,18 +157,29 @@ def _averaged(items: Sequence[Stat]) -> Stat:
 
 
 def _wide(
-    lines: Mapping[tuple[int, str], Line], t: Sequence[int]
-) -> tuple[list[str], list[str], Array, Array]:
-    """Rows sorted, their units, p (n, T), correct (n, T)."""
-    rows = sorted({row for _, row in lines})
-    unit = [lines[t[0], row][0] for row in rows]
-    p = np.array([[lines[update, row][1] for update in t] for row in rows])
-    right = np.array([[lines[update, row][2] for update in t] for row in rows], dtype=np.float64)
-    return rows, unit, p, right
+    lines: Mapping[tuple[int, str], Line], t: Sequence[int], rows: Sequence[str]
+) -> tuple[Array, Array, Array]:
+    """p (n, T) and correct (n, T) of these rows, 0 where a row is not scored, and (n,) 1 where it is."""
+    on = np.array([float((t[0], row) in lines) for row in rows])
+    none = ("", 0.0, False)
+    p = np.array([[lines.get((update, row), none)[1] for update in t] for row in rows])
+    right = np.array([[lines.get((update, row), none)[2] for update in t] for row in rows], dtype=np.float64)
+    return p, right, on
+
+
+def _drawn_from(folder: Folder, record: Any, lines: Mapping[Key, Any], name: str) -> dict[str, str]:
+    """Row -> unit that intervals of a population draw from: of the seen all deleted rows, else the scored."""
+    if name == "seen":
+        return dict(folder.requests[record["bundle"]]["unit_of"])
+    return {row: line[0] for key, mine in lines.items() if key[0] == name for (_, row), line in mine.items()}
 
 
 def _contrasts(
-    stem: str, record: Any, lines: Mapping[Key, Mapping[tuple[int, str], Line]], found: Finding
+    folder: Folder,
+    stem: str,
+    record: Any,
+    lines: Mapping[Key, Mapping[tuple[int, str], Line]],
+    found: Finding,
 ) -> None:
     t, draws = record["updates"], record["draws"]
     pairs = [(k, seed) for k in record["plan"]["budgets"] for seed in record["plan"]["adapt_seeds"]]
@@ -182,37 +198,39 @@ def _contrasts(
     by_levels = record.get("reading") is not None
     if not by_levels:
         found.unchecked.append(f"{stem}: made before levels were read, by an earlier version")
-    advantage: dict[str, dict[Any, Array]] = {}
+    advantage: dict[str, dict[Any, tuple[Array, Array]]] = {}
     index: dict[str, list[str]] = {}
     for name in there:
         stats: dict[tuple[Any, str], Stat] = {}
+        unit_of = _drawn_from(folder, record, lines, name)
+        rows = sorted(unit_of)
+        index[name] = [f"{names[name].index(unit_of[row]):04d}" for row in rows]
         for pair in pairs:
-            wide = {role: _wide(lines[name, *pair, role], t) for role in CHECKPOINTS}
-            unit = wide["full"][1]
-            index[name] = [f"{names[name].index(item):04d}" for item in unit]
+            wide = {role: _wide(lines[name, *pair, role], t, rows) for role in CHECKPOINTS}
+            on = wide["full"][2]
             item = settings[name, *pair]
+            counts = (int(on.sum()), len({unit for unit, one in zip(index[name], on, strict=True) if one}))
+            found.need((item["rows"], item["units"]) == counts, f"{stem}: rows or units of {name}, {pair}")
             for role in CHECKPOINTS:
+                p, right, mine = wide[role]
+                kept = mine > 0
+                found.need(bool((mine == on).all()), f"{stem}: {role} scores other rows of {name}, {pair}")
                 _curve(
-                    f"{stem}: {name}, {pair}, {role}",
-                    t,
-                    wide[role][2],
-                    wide[role][3],
-                    item["curves"][role],
-                    found,
+                    f"{stem}: {name}, {pair}, {role}", t, p[kept], right[kept], item["curves"][role], found
                 )
-            u, o = wide["unlearned"][2], wide["oracle"][2]
-            made = contrasts(t, u, o) | (levels(u, o) if by_levels else {})
+            u, o = wide["unlearned"][0], wide["oracle"][0]
+            made = contrasts(t, u, o, on) | (levels(u, o, on) if by_levels else {})
             stats |= {(pair, metric): stat for metric, stat in made.items()}
-            start = float(u[:, 0].mean() - o[:, 0].mean())
+            start = float(u[on > 0, 0].mean() - o[on > 0, 0].mean())
             gap = abs(made["g_abs"].value - (start + made["g_adj"].value))
             found.need(
                 abs(gap - item["identity_residual"]) <= TOLERANCE,
                 f"{stem}: identity residual of {name}, {pair}",
             )
-            advantage.setdefault(name, {})[pair] = (area(t, u) - u[:, 0]) - (area(t, o) - o[:, 0])
+            gained = ((area(t, u) - u[:, 0]) - (area(t, o) - o[:, 0])) * on
+            advantage.setdefault(name, {})[pair] = gained, on
         for metric in made:
             stats[None, metric] = _averaged([stats[pair, metric] for pair in pairs])
-        advantage[name][None] = np.asarray(sum(advantage[name][pair] for pair in pairs) / len(pairs))
         row = numbers.resample(stats, draws, ROW_SEEDS[name])
         unit_draws = numbers.resample(stats, draws, UNIT_SEED, index[name])
         for (pair_or_all, metric), again in row.items():
@@ -259,38 +277,62 @@ def _close(again: Any, told: Any, scale: float = 1.0) -> bool:
 def _direct(
     stem: str, record: Any, advantage: Mapping[str, Any], index: Mapping[str, list[str]], found: Finding
 ) -> None:
-    """specificity = R_unseen - R_swap, exposure = R_seen - R_unseen."""
+    """specificity = R_unseen - R_swap, exposure = R_seen - R_unseen, at every setting, at every budget over
+    its adaptation seeds, and over all settings."""
     sides = {"specificity": ("unseen", "label swap"), "exposure": ("seen", "unseen")}
     draws = record["draws"]
+    seen: dict[str, set[Any]] = {}
     for item in record["controls"]:
         first, second = sides[item["name"]]
         place = f"{stem}: {item['name']}, k {item['k']}, seed {item['adapt_seed']}"
         if "undefined" in item["difference"]:
             found.need(not {first, second} <= set(advantage), f"{place} is defined")
             continue
-        key = None if item["k"] is None else (item["k"], item["adapt_seed"])
-        one, other = advantage[first][key], advantage[second][key]
-        value = float(one.mean() - other.mean())
-        by_row = [
-            numbers.resample({"": numbers.mean(values)}, draws, ROW_SEEDS[name])[""]
-            for name, values in ((first, one), (second, other))
+        seen.setdefault(item["name"], set()).add((item["k"], item["adapt_seed"]))
+        pairs = [
+            pair
+            for pair in advantage[first]
+            if item["k"] in (None, pair[0]) and item["adapt_seed"] in (None, pair[1])
         ]
-        sums = np.zeros((len(record["exposure"]["units"]), 4))
-        for name, values, column in ((first, one, 0), (second, other, 2)):
+        values, drawn = [], []
+        unit_sums = np.zeros((len(record["exposure"]["units"]), 4 * len(pairs)))
+        for name, column in ((first, 0), (second, 2)):
+            stats = {
+                pair: numbers.ratio(gained, on, 0.0)
+                for pair in pairs
+                for gained, on in [advantage[name][pair]]
+            }
+            values.append(float(np.mean([stat.value for stat in stats.values()])))
+            again = numbers.resample(stats, draws, ROW_SEEDS[name])
+            drawn.append(np.mean([again[pair].draws for pair in pairs], axis=0))
             at = [int(number) for number in index[name]]
-            np.add.at(sums[:, column], at, values)
-            np.add.at(sums[:, column + 1], at, 1.0)
-        both = Stat(sums, lambda s: s[:, 0] / s[:, 1] - s[:, 2] / s[:, 3])
+            for number, pair in enumerate(pairs):
+                gained, on = advantage[name][pair]
+                np.add.at(unit_sums[:, 4 * number + column], at, gained)
+                np.add.at(unit_sums[:, 4 * number + column + 1], at, on)
+
+        def both(s: Array, count: int = len(pairs)) -> Array:
+            parts = s.reshape(len(s), count, 4)
+            return np.asarray(
+                (parts[:, :, 0] / parts[:, :, 1] - parts[:, :, 2] / parts[:, :, 3]).mean(axis=1)
+            )
+
         _estimate(
             place,
             item["difference"],
-            Resampled(value, by_row[0].draws - by_row[1].draws, len(one) + len(other), 1.0),
-            numbers.resample({"": both}, draws, UNIT_SEED)[""],
+            Resampled(
+                values[0] - values[1], drawn[0] - drawn[1], len(index[first]) + len(index[second]), 1.0
+            ),
+            numbers.resample({"": Stat(unit_sums, both)}, draws, UNIT_SEED)[""],
             ROW_SEEDS[first],
             UNIT_SEED,
             draws,
             found,
         )
+    for name, given in seen.items():
+        pairs = list(advantage[sides[name][0]])
+        wanted = {*pairs, *((k, None) for k, _ in pairs), (None, None)}
+        found.need(given == wanted, f"{stem}: {name} is not at every setting, budget and pooled")
 
 
 def _estimate(

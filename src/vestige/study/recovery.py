@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from vestige.attacks.exposure import chosen_labels
-from vestige.attacks.records import SEEN, SETTINGS_CAVEAT, SWAP, UNSEEN, FreshHeadResult, RecoveryRecord
+from vestige.attacks.records import (
+    POPULATIONS,
+    SEEN,
+    SETTINGS_CAVEAT,
+    SWAP,
+    UNSEEN,
+    FreshHeadResult,
+    RecoveryRecord,
+)
 from vestige.deletion.requests import DeletionRequest, request_from_json
 from vestige.files import read_record
 from vestige.metrics.recovery import horizon_weights
@@ -26,12 +34,10 @@ from vestige.study.recovery_measure import (
     reading_of,
 )
 from vestige.study.recovery_plan import RecoveryPlan, check_recovery
-from vestige.study.recovery_rows import RecoveryRows, recovery_rows
+from vestige.study.recovery_rows import FORGOTTEN, SWAPPED, RecoveryRows, recovery_rows
 from vestige.study.recovery_work import (
     CURVES,
-    FORGOTTEN,
     HEADS,
-    SWAPPED,
     adaptation_cost,
     fresh_head_cost,
     fresh_head_node,
@@ -245,7 +251,7 @@ def _measure(setting: Setting, store: Store, piece: _Piece, name: str) -> Recove
     parts = tuple(node.key for node in piece.nodes)
     used = plan.model_dump(mode="json", exclude={"methods", "bundles", "seeds"})
     inputs = digest(
-        "vestige-recovery-1",
+        "vestige-recovery-2",
         canonical([RULES, study.name, study.stage, target.label, parts, used, study.draws, target.models]),
     )
     old = _record(store, name)
@@ -261,7 +267,11 @@ def _measure(setting: Setting, store: Store, piece: _Piece, name: str) -> Recove
         data = parquet(table)
         store.write(f"{name}.parquet", data)
         result = measured(
-            curves_of(table, {key: piece.rows.units_of(key) for key in (UNSEEN, SEEN, SWAP)}),
+            curves_of(
+                table,
+                {key: piece.rows.units_of(key) for key in POPULATIONS},
+                {key: piece.rows.drawn_from(key) for key in POPULATIONS},
+            ),
             plan.evaluations,
             plan.pairs,
             _exposed(piece.rows),

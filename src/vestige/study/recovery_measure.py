@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from vestige.attacks.reading import LEAST, LevelReading, level_reading
 from vestige.attacks.records import (
@@ -70,13 +71,15 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Curves:
-    """One population. rows (N,): ids, sorted. unit_index (N,): `000`, `001`, ... p, correct: by (pair,
-    checkpoint), rows x evaluations (N, T)."""
+    """One population. rows (N,): ids that are drawn from, sorted. unit_index (N,): `000`, `001`, ... p,
+    correct: by (pair, checkpoint), rows x evaluations (N, T), 0 at rows that a setting does not score; scored
+    (N,): by pair, which it does."""
 
     rows: tuple[str, ...]
     unit_index: tuple[str, ...]
     p: dict[tuple[Pair, str], Floats]
     correct: dict[tuple[Pair, str], Floats]
+    scored: dict[Pair, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -88,30 +91,37 @@ class Measured:
     controls: tuple[DirectContrast, ...]
 
 
-def curves_of(table: pd.DataFrame, units: Mapping[str, Sequence[str]]) -> dict[Population, Curves]:
-    """The long table of curves by population. units: population -> unit names in the order of the index."""
+def curves_of(
+    table: pd.DataFrame, units: Mapping[str, Sequence[str]], drawn_from: Mapping[str, Mapping[str, str]]
+) -> dict[Population, Curves]:
+    """The long table of curves by population. units: population -> unit names in the order of the index.
+    drawn_from: population -> row id -> unit of every row that its intervals draw from."""
     found: dict[Population, Curves] = {}
     for name in POPULATIONS:
         part = table[table["population"] == name]
         if part.empty:
             continue
         place = {unit: f"{i:03d}" for i, unit in enumerate(units[name])}
-        p, correct = {}, {}
-        rows: tuple[str, ...] = ()
-        index: tuple[str, ...] = ()
+        rows = sorted(drawn_from[name])
+        p: dict[tuple[Pair, str], Floats] = {}
+        correct: dict[tuple[Pair, str], Floats] = {}
+        scored: dict[Pair, NDArray[np.bool_]] = {}
         key_of: Any
         for key_of, group in part.groupby(["k", "adapt_seed", "checkpoint"]):
-            wide = group.pivot(index="row_id", columns="t", values=["p_gold", "correct"]).sort_index()
-            key = ((int(key_of[0]), int(key_of[1])), str(key_of[2]))
-            p[key] = wide["p_gold"].to_numpy(dtype=np.float64)
-            correct[key] = wide["correct"].to_numpy(dtype=np.float64)
-            here = tuple(str(row) for row in wide.index)
-            if rows and here != rows:
-                raise ValueError(f"population '{name}': other rows at {key}")
-            rows = here
-            unit_of = dict(zip(group["row_id"], group["unit"], strict=True))
-            index = tuple(place[unit_of[row]] for row in rows)
-        found[name] = Curves(rows, index, p, correct)
+            gold, right = (
+                group.pivot(index="row_id", columns="t", values=column)
+                .reindex(rows)
+                .to_numpy(dtype=np.float64)
+                for column in ("p_gold", "correct")
+            )
+            pair = (int(key_of[0]), int(key_of[1]))
+            there = np.isfinite(gold).all(axis=1)
+            if (scored.setdefault(pair, there) != there).any() or there.sum() != group["row_id"].nunique():
+                raise ValueError(f"population '{name}': other rows at {pair}, {key_of[2]}")
+            key = (pair, str(key_of[2]))
+            p[key], correct[key] = np.nan_to_num(gold), np.nan_to_num(right)
+        index = tuple(place[drawn_from[name][row]] for row in rows)
+        found[name] = Curves(tuple(rows), index, p, correct, scored)
     return found
 
 
@@ -134,50 +144,53 @@ def measured(
     for name, item in curves.items():
         terms: dict[str, RowTerms] = {}
         for pair in pairs:
-            u, o = item.p[pair, "unlearned"], item.p[pair, "oracle"]
-            made = contrast_terms(updates, u, o) | level_terms(u, o)
-            made["g_row_headroom"] = row_headroom_terms(updates, u, o)
-            terms |= {_key(metric, pair): stat for metric, stat in made.items()}
+            u, o, on = item.p[pair, "unlearned"], item.p[pair, "oracle"], item.scored[pair]
+            made = contrast_terms(updates, u, o, on) | level_terms(u, o, on)
+            made["g_row_headroom"] = row_headroom_terms(updates, u, o, on)
+            terms |= {_key(metric, *pair): stat for metric, stat in made.items()}
         for metric in (*CONTRASTS, *LEVELS, "g_row_headroom"):
-            terms[_key(metric, None)] = average([terms[_key(metric, pair)] for pair in pairs])
+            terms[_key(metric, None, None)] = average([terms[_key(metric, *pair)] for pair in pairs])
         by_row = bootstrap_rows(terms, draws=draws, seed=SEEDS[name])
         by_unit = bootstrap_units(terms, item.unit_index, draws=draws, seed=SEEDS["units"])
 
         def estimates(
-            pair: Pair | None,
+            pair: Group,
             by_row: dict[str, BootstrapResult] = by_row,
             by_unit: dict[str, BootstrapResult] = by_unit,
         ) -> dict[str, Estimate]:
             return {
                 metric: estimate(
-                    by_row[_key(metric, pair)],
-                    by_unit[_key(metric, pair)],
-                    condition=_condition(condition, pair),
+                    by_row[_key(metric, *pair)],
+                    by_unit[_key(metric, *pair)],
+                    condition=_condition(condition, *pair),
                     note="mean of row ratios" if metric == "g_row_headroom" else "",
                 )
                 for metric in (*CONTRASTS, *LEVELS, "g_row_headroom")
             }
 
         for pair in pairs:
+            on = item.scored[pair]
             settings.append(
                 RecoverySetting(
                     population=name,
                     k=pair[0],
                     adapt_seed=pair[1],
                     exposed=exposed[name][pair],
-                    rows=len(item.rows),
-                    units=len(set(item.unit_index)),
+                    rows=int(on.sum()),
+                    units=len({unit for unit, there in zip(item.unit_index, on, strict=True) if there}),
                     curves={
-                        checkpoint: _curve(updates, item.p[pair, checkpoint], item.correct[pair, checkpoint])
+                        checkpoint: _curve(
+                            updates, item.p[pair, checkpoint][on], item.correct[pair, checkpoint][on]
+                        )
                         for checkpoint in CHECKPOINTS
                     },
                     contrasts=estimates(pair),
                     identity_residual=recovery_contrasts(
-                        updates, item.p[pair, "unlearned"], item.p[pair, "oracle"]
+                        updates, item.p[pair, "unlearned"][on], item.p[pair, "oracle"][on]
                     ).identity_residual,
                 )
             )
-        pooled.append(PooledRecovery(population=name, settings=len(pairs), contrasts=estimates(None)))
+        pooled.append(PooledRecovery(population=name, settings=len(pairs), contrasts=estimates((None, None))))
     return Measured(
         tuple(settings), tuple(pooled), _direct(curves, updates, pairs, draws, condition, missing)
     )
@@ -240,9 +253,9 @@ def _direct(
                 )
             )
             continue
-        sides = [_advantages(curves[side], updates, pairs) for side in (first, second)]
-        left = {key: _one_side(values, 0) for key, values in sides[0].items()}
-        right = {key: _one_side(values, 2) for key, values in sides[1].items()}
+        groups = _groups(pairs)
+        left = {_key("", *group): _side(curves[first], updates, own, 0) for group, own in groups.items()}
+        right = {_key("", *group): _side(curves[second], updates, own, 2) for group, own in groups.items()}
         by_row = bootstrap_two_views(
             left, right, draws=draws, seed_first=SEEDS[first], seed_second=SEEDS[second]
         )
@@ -254,38 +267,51 @@ def _direct(
             draws=draws,
             seed=SEEDS["units"],
         )
-        for pair in (*pairs, None):
+        for group in groups:
+            key = _key("", *group)
             found.append(
                 DirectContrast(
                     name=name,
-                    k=pair[0] if pair else None,
-                    adapt_seed=pair[1] if pair else None,
-                    difference=estimate(
-                        by_row[_key("", pair)], by_unit[_key("", pair)], condition=_condition(condition, pair)
-                    ),
-                    caveat="" if pair else SETTINGS_CAVEAT,
+                    k=group[0],
+                    adapt_seed=group[1],
+                    difference=estimate(by_row[key], by_unit[key], condition=_condition(condition, *group)),
+                    caveat="" if group[1] is not None else SETTINGS_CAVEAT,
                 )
             )
     return tuple(found)
 
 
-def _advantages(item: Curves, updates: Sequence[int], pairs: Sequence[Pair]) -> dict[str, Floats]:
-    """Adjusted advantage of each row (N,), by setting, and its mean over settings: both are linear."""
-    found = {}
-    for pair in pairs:
-        terms = contrast_terms(updates, item.p[pair, "unlearned"], item.p[pair, "oracle"])["g_adj"].terms
-        found[_key("", pair)] = (terms[:, 0] - terms[:, 2]) - (terms[:, 1] - terms[:, 3])
-    found[_key("", None)] = np.asarray(np.mean(np.stack(list(found.values())), axis=0))
+Group = tuple[int | None, int | None]
+"""A budget and an adaptation seed; None: pooled over them."""
+
+
+def _groups(pairs: Sequence[Pair]) -> dict[Group, list[Pair]]:
+    """Every setting, every budget over its adaptation seeds, and all together -> the settings in it."""
+    found: dict[Group, list[Pair]] = {pair: [pair] for pair in pairs}
+    for k in dict.fromkeys(k for k, _ in pairs):
+        found[k, None] = [pair for pair in pairs if pair[0] == k]
+    found[None, None] = list(pairs)
     return found
 
 
-def _one_side(values: Floats, place: int) -> RowTerms:
-    """Half of a difference of two means: value and 1 in columns `place` and `place + 1` of four."""
-    terms = np.zeros((len(values), 4))
-    terms[:, place], terms[:, place + 1] = values, 1.0
-    return ReasonedTerms(
-        terms, lambda s: divide(s[..., 0], s[..., 1]) - divide(s[..., 2], s[..., 3]), "a population is empty"
-    )
+def _side(item: Curves, updates: Sequence[int], pairs: Sequence[Pair], place: int) -> RowTerms:
+    """Half of a difference of two means of adjusted advantages, each setting over the rows that it scores,
+    averaged over settings: four columns a setting, value and 1 in `place` and `place + 1` of them."""
+    parts = []
+    for pair in pairs:
+        on = item.scored[pair]
+        terms = contrast_terms(updates, item.p[pair, "unlearned"], item.p[pair, "oracle"], on)["g_adj"].terms
+        columns = np.zeros((len(terms), 4))
+        columns[:, place] = (terms[:, 0] - terms[:, 2]) - (terms[:, 1] - terms[:, 3])
+        columns[:, place + 1] = on
+        parts.append(columns)
+
+    def finish(sums: Floats) -> Floats:
+        each = sums.reshape(*sums.shape[:-1], len(pairs), 4)
+        gaps = divide(each[..., 0], each[..., 1]) - divide(each[..., 2], each[..., 3])
+        return np.asarray(gaps.mean(axis=-1))
+
+    return ReasonedTerms(np.hstack(parts), finish, "a population is empty")
 
 
 def _curve(updates: Sequence[int], p: Floats, correct: Floats) -> RecoveryCurve:
@@ -306,14 +332,16 @@ def _curve(updates: Sequence[int], p: Floats, correct: Floats) -> RecoveryCurve:
     )
 
 
-def _key(metric: str, pair: Pair | None) -> str:
-    return f"{metric} pooled" if pair is None else f"{metric} k{pair[0]} s{pair[1]}"
+def _key(metric: str, k: int | None, seed: int | None) -> str:
+    return f"{metric} k{k} s{seed}"
 
 
-def _condition(condition: str, pair: Pair | None) -> str:
-    if pair is None:
+def _condition(condition: str, k: int | None, seed: int | None) -> str:
+    if k is None:
         return f"{condition}, these checkpoints, the settings adapted"
-    return f"{condition}, these checkpoints, k {pair[0]}, adaptation seed {pair[1]}"
+    if seed is None:
+        return f"{condition}, these checkpoints, k {k}, the adaptation seeds used"
+    return f"{condition}, these checkpoints, k {k}, adaptation seed {seed}"
 
 
 def fresh_head_results(

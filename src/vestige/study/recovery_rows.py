@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from vestige.attacks.exposure import exposed_rows, refuse_overlap, swap_pairs
@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from vestige.study.cells import Setting
     from vestige.study.recovery_plan import RecoveryPlan
 
-__all__ = ["Evaluated", "RecoveryRows", "recovery_rows"]
+__all__ = ["FORGOTTEN", "SWAPPED", "Evaluated", "RecoveryRows", "recovery_rows"]
 
 NOT_ENOUGH_SEEN = "a forgotten class has no deleted row beside the exposed ones"
+FORGOTTEN, SWAPPED = "forgotten", "label-swap"
+"""What is adapted on: rows of the forgotten classes, or retained rows under another label."""
+
+Pair = tuple[int, int]
+"""Budget and adaptation seed: a setting."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +41,36 @@ class RecoveryRows:
     """Rows of one request under one plan.
 
     units: forgotten classes, sorted: unit i of every population belongs to class i. exposed, swap_exposed:
-    (k, adaptation seed) -> (row id, label trained), by class and hash order. seen_missing: why there is no
-    seen population, "" where there is one.
+    setting -> (row id, label trained), by class and hash order. unseen, swap_evaluated: rows scored at every
+    setting; deleted: rows of the request, of which a setting scores those that it does not expose.
+    seen_missing: why there is no seen population, "" where there is one.
     """
 
     units: tuple[str, ...]
-    exposed: dict[tuple[int, int], tuple[tuple[str, str], ...]]
-    evaluated: tuple[Evaluated, ...] = field(repr=False)
+    exposed: dict[Pair, tuple[tuple[str, str], ...]]
+    unseen: tuple[Evaluated, ...] = field(repr=False)
+    deleted: tuple[Evaluated, ...] = field(repr=False)
     pairs: tuple[SwapPair, ...] = ()
-    swap_exposed: dict[tuple[int, int], tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    swap_exposed: dict[Pair, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     swap_evaluated: tuple[Evaluated, ...] = field(default=(), repr=False)
     seen_missing: str = ""
     counts: ExposureCounts | None = None
+
+    def seen(self, pair: Pair) -> tuple[Evaluated, ...]:
+        """Deleted rows that a setting does not expose; none where there is no seen population."""
+        if self.seen_missing:
+            return ()
+        gone = {row for row, _ in self.exposed[pair]}
+        return tuple(row for row in self.deleted if row.row_id not in gone)
+
+    def evaluated(self, what: str, pair: Pair) -> tuple[Evaluated, ...]:
+        """Rows that an adaptation is scored on. what: FORGOTTEN or SWAPPED."""
+        return _sorted([*self.unseen, *self.seen(pair)]) if what == FORGOTTEN else self.swap_evaluated
+
+    def drawn_from(self, population: Population) -> dict[str, str]:
+        """Row id -> unit of the rows that intervals of a population draw from; for seen ones all deleted."""
+        rows = {UNSEEN: self.unseen, SEEN: self.deleted, SWAP: self.swap_evaluated}[population]
+        return {row.row_id: row.unit for row in rows}
 
     def units_of(self, population: str) -> tuple[str, ...]:
         """Unit names of a population in the order of its unit index."""
@@ -81,19 +104,15 @@ def recovery_rows(setting: Setting, request: DeletionRequest, plan: RecoveryPlan
         for k, seed in plan.pairs
     }
     ever = {row for rows in exposed.values() for row, _ in rows}
-    evaluated = [Evaluated(UNSEEN, row, name, name) for name in units for row in evaluation[name]]
-    refuse_overlap(ever, [row.row_id for row in evaluated], UNSEEN)
+    unseen = _sorted([Evaluated(UNSEEN, row, name, name) for name in units for row in evaluation[name]])
+    refuse_overlap(ever, [row.row_id for row in unseen], UNSEEN)
+    gone = _sorted([Evaluated(SEEN, row, name, name) for name in units for row in deleted[name]])
     missing = "" if plan.controls and plan.budgets else "controls were not asked for"
-    if not missing:
-        left = [
-            Evaluated(SEEN, row, name, name) for name in units for row in sorted(set(deleted[name]) - ever)
-        ]
-        if {row.unit for row in left} == set(units):
-            refuse_overlap(ever, [row.row_id for row in left], SEEN)
-            evaluated += left
-        else:
-            missing = NOT_ENOUGH_SEEN
-    made = RecoveryRows(units, exposed, _sorted(evaluated), seen_missing=missing)
+    if not missing and any(len(deleted[name]) <= k for name in units for k in plan.budgets):
+        missing = NOT_ENOUGH_SEEN
+    made = RecoveryRows(units, exposed, unseen, gone, seen_missing=missing)
+    for pair in plan.pairs:
+        refuse_overlap([row for row, _ in exposed[pair]], [row.row_id for row in made.seen(pair)], SEEN)
     if plan.controls and plan.budgets:
         made = _with_swap(setting, made, plan, train, evaluation)
     return _counted(made, request, plan)
@@ -125,32 +144,31 @@ def _with_swap(
     refuse_overlap(
         {row for rows in exposed.values() for row, _ in rows}, [row.row_id for row in scored], SWAP
     )
-    return RecoveryRows(
-        made.units, made.exposed, made.evaluated, pairs, exposed, scored, seen_missing=made.seen_missing
-    )
+    return replace(made, pairs=pairs, swap_exposed=exposed, swap_evaluated=scored)
 
 
 def _counted(made: RecoveryRows, request: DeletionRequest, plan: RecoveryPlan) -> RecoveryRows:
     ever = {row for rows in made.exposed.values() for row, _ in rows}
     swapped = {row for rows in made.swap_exposed.values() for row, _ in rows}
-    of = {name: {row.row_id for row in made.evaluated if row.population == name} for name in (UNSEEN, SEEN)}
-    scored = {row.row_id for row in made.swap_evaluated}
+    unseen, scored = ({row.row_id for row in rows} for rows in (made.unseen, made.swap_evaluated))
+    seen = {pair: {row.row_id for row in made.seen(pair)} for pair in plan.pairs}
+    both = sum(len({row for row, _ in made.exposed[pair]} & rows) for pair, rows in seen.items())
     counts = ExposureCounts(
         deleted=len(request.row_ids),
         exposed=len(ever),
-        unseen=len(of[UNSEEN]),
-        seen=None if made.seen_missing else len(of[SEEN]),
+        unseen=len(unseen),
+        seen=None if made.seen_missing else len(set().union(*seen.values())),
         swap_exposed=len(swapped) if made.pairs else None,
         swap_evaluated=len(scored) if made.pairs else None,
-        exposed_in_unseen=len(ever & of[UNSEEN]),
-        exposed_in_seen=None if made.seen_missing else len(ever & of[SEEN]),
+        exposed_in_unseen=len(ever & unseen),
+        exposed_in_seen=None if made.seen_missing else both,
         swap_exposed_in_evaluated=len(swapped & scored) if made.pairs else None,
         nested=all(_nested(rows, plan) for rows in (made.exposed, made.swap_exposed) if rows),
         units=made.units,
         pairs=made.pairs,
         note=made.seen_missing,
     )
-    return RecoveryRows(**{**made.__dict__, "counts": counts})
+    return replace(made, counts=counts)
 
 
 def _nested(exposed: Mapping[tuple[int, int], Sequence[tuple[str, str]]], plan: RecoveryPlan) -> bool:

@@ -19,7 +19,7 @@ from vestige.files import write_bytes
 from vestige.seeds import digest
 from vestige.study.cells import Node, request_identity
 from vestige.study.protocol import Rows, Score
-from vestige.study.recovery_rows import Evaluated, RecoveryRows
+from vestige.study.recovery_rows import FORGOTTEN, Evaluated, RecoveryRows
 from vestige.study.store import Identity, NodeFolder
 from vestige.study.work import MODEL
 from vestige.training.adaptation import AdaptSettings
@@ -47,9 +47,6 @@ CURVES = "curves.parquet"
 """One line a row and evaluation: population, t, row_id, unit, p_gold, correct."""
 HEADS = "heads.parquet"
 """One line a row and initialisation: initialisation, view, row_id, unit, p_gold, correct."""
-FORGOTTEN, SWAPPED = "forgotten", "label-swap"
-"""What is adapted on: rows of the forgotten classes, or retained rows under another label."""
-
 _ADAPTING = 1.4
 _SCORING = 0.3
 
@@ -179,7 +176,7 @@ def recovery_node(
     """One adaptation. model: (kind, key). what: FORGOTTEN or SWAPPED. pair: budget and adaptation seed."""
     k, seed = pair
     exposed = (rows.exposed if what == FORGOTTEN else rows.swap_exposed)[pair]
-    evaluated = rows.evaluated if what == FORGOTTEN else rows.swap_evaluated
+    evaluated = rows.evaluated(what, pair)
     settings = plan.settings
     return Node(
         kind="recovery",
@@ -242,7 +239,7 @@ def fresh_head_node(
 def adaptation_cost(rows: RecoveryRows, what: str, plan: RecoveryPlan, pair: tuple[int, int]) -> float:
     """Work of one adaptation in training rows: its updates, and its evaluations."""
     exposed = (rows.exposed if what == FORGOTTEN else rows.swap_exposed)[pair]
-    evaluated = rows.evaluated if what == FORGOTTEN else rows.swap_evaluated
+    evaluated = rows.evaluated(what, pair)
     passes = plan.settings.updates * min(plan.batch, len(exposed)) * _ADAPTING
     return passes + len(plan.evaluations) * len(evaluated) * _SCORING
 

@@ -17,6 +17,7 @@ from vestige.attacks.records import SEEN, SWAP, UNSEEN, RecoveryRecord
 from vestige.cli.app import run
 from vestige.contracts import Interval, Undefined
 from vestige.errors import InputError
+from vestige.metrics.recovery import horizon_weights, recovery_contrasts
 from vestige.study.attack import attack_folder, folders_with
 from vestige.study.plan import Plan
 from vestige.study.pool import Silent
@@ -73,7 +74,8 @@ def made_up(
     }
     index = tuple(f"{i % units:03d}" for i in range(rows))
     ids = tuple(f"r{i:03d}" for i in range(rows))
-    return Curves(ids, index, p, {key: (value > 0.3).astype(float) for key, value in p.items()}), p
+    correct = {key: (value > 0.3).astype(float) for key, value in p.items()}
+    return Curves(ids, index, p, correct, dict.fromkeys(PAIRS, np.ones(rows, dtype=bool))), p
 
 
 def measure(curves: dict[Any, Curves], **changes: Any) -> Any:
@@ -100,7 +102,7 @@ def test_the_oracle_as_the_unlearned_model_gains_nothing_anywhere() -> None:
         if name not in own
     ]
     estimates += [item.difference for item in found.controls]
-    assert len(estimates) == 15 * 5 + 2 * 5
+    assert len(estimates) == 15 * 5 + 2 * 7  # four settings, two budgets, pooled
     assert reading_of(found.pooled) == "learned anew"  # the oracle's own weights, whatever they are called
     for item in estimates:
         assert item.value == 0
@@ -123,7 +125,8 @@ def world(seed: int, unlearned: tuple[float, float], swap: tuple[float, float] =
                 p[pair, checkpoint] = 1 / (1 + np.exp(-logits))
         ids = tuple(f"r{i:03d}" for i in range(rows))
         index = tuple(f"{i % 4:03d}" for i in range(rows))
-        made[name] = Curves(ids, index, p, {key: (value > 0.5).astype(float) for key, value in p.items()})
+        correct = {key: (value > 0.5).astype(float) for key, value in p.items()}
+        made[name] = Curves(ids, index, p, correct, dict.fromkeys(PAIRS, np.ones(len(ids), dtype=bool)))
     return measure(made)
 
 
@@ -185,6 +188,7 @@ def test_unit_draws_are_shared_by_populations_and_row_draws_are_not() -> None:
         tuple(f"{'abcd'.index(name[0]):03d}" for name in names),
         {key: np.repeat(value[:4], 3, axis=0) for key, value in first.p.items()},
         {key: np.repeat(value[:4], 3, axis=0) for key, value in first.correct.items()},
+        dict.fromkeys(PAIRS, np.ones(12, dtype=bool)),
     )
     found = measure({UNSEEN: first, SWAP: second})
     for item in found.controls:
@@ -202,16 +206,50 @@ def test_a_population_that_is_not_there_leaves_its_contrast_undefined() -> None:
     assert told["specificity"].startswith("undefined: no population 'label swap'")
 
 
-def test_curves_need_the_same_rows_in_every_setting(recovered_once: Path) -> None:
+def test_a_setting_uses_its_own_rows_of_one_draw() -> None:
+    """Contrasts and draws are those of the scored rows alone, whatever stands at the others."""
+    item, _ = made_up(0)
+    on = np.arange(24) % 3 > 0
+    item.scored[1, 0] = on
+    for name in CHECKPOINTS:
+        item.p[(1, 0), name][~on] = 0.0
+    whole, _ = made_up(1)
+    found = measure({SEEN: item, UNSEEN: whole})
+    first = next(one for one in found.settings if (one.population, one.k, one.adapt_seed) == (SEEN, 1, 0))
+    assert first.rows == on.sum()
+    u, o = (item.p[(1, 0), name][on] for name in ("unlearned", "oracle"))
+    known = recovery_contrasts(T, u, o)
+    assert first.contrasts["g_abs"].value == pytest.approx(known.g_abs, abs=1e-12)
+    assert first.contrasts["g_headroom"].value == pytest.approx(known.g_headroom, abs=1e-12)
+    counts = np.random.default_rng(1).integers(0, 24, (200, 24))
+    area = (item.p[(1, 0), "unlearned"] - item.p[(1, 0), "oracle"]) @ horizon_weights(T)
+    drawn = [area[rows[on[rows]]].mean() for rows in counts]
+    bounds = np.quantile(drawn, [0.025, 0.975])
+    row = first.contrasts["g_abs"].row
+    assert (row.low, row.high) == pytest.approx(tuple(bounds), abs=1e-12)
+    exposure = {(one.k, one.adapt_seed): one.difference for one in found.controls if one.name == "exposure"}
+    each = [exposure[pair].value for pair in PAIRS]
+    assert exposure[1, None].value == pytest.approx(np.mean(each[:2]))
+    assert exposure[None, None].value == pytest.approx(np.mean(each))
+
+
+def test_curves_need_the_same_rows_of_every_checkpoint(recovered_once: Path) -> None:
     record = read(recovered_once)
     table = read_parquet(recovered_once / record.curves)
     units = {UNSEEN: record.exposure.units, SEEN: record.exposure.units}
     units[SWAP] = tuple(pair.unit for pair in record.exposure.pairs)
-    whole = curves_of(table, units)
+    drawn_from = {
+        name: dict(zip(part["row_id"], part["unit"], strict=True))
+        for name, part in table.groupby("population")
+    }
+    whole = curves_of(table, units, drawn_from)
     assert len(whole[UNSEEN].rows) == record.exposure.unseen
-    lost = (table["population"] == UNSEEN) & (table["k"] == 5) & (table["row_id"] == whole[UNSEEN].rows[0])
+    assert {pair: int(on.sum()) for pair, on in whole[SEEN].scored.items()} == {
+        (k, seed): 40 - 2 * k for k, seed in PAIRS
+    }
+    lost = (table["checkpoint"] == "full") & (table["k"] == 5) & (table["row_id"] == whole[UNSEEN].rows[0])
     with pytest.raises(ValueError, match="other rows"):
-        curves_of(table[~lost], units)
+        curves_of(table[~lost], units, drawn_from)
 
 
 def test_a_study_leaves_curves_controls_and_heads(recovered_once: Path) -> None:
@@ -220,7 +258,10 @@ def test_a_study_leaves_curves_controls_and_heads(recovered_once: Path) -> None:
     assert (counts.exposed_in_unseen, counts.exposed_in_seen, counts.swap_exposed_in_evaluated) == (0, 0, 0)
     assert counts.nested
     assert counts.deleted == 40
-    assert counts.seen == counts.deleted - counts.exposed
+    scored = read_parquet(recovered_once / record.curves)
+    assert counts.seen == scored.loc[scored["population"] == SEEN, "row_id"].nunique()
+    assert counts.deleted - counts.exposed < counts.seen  # what one setting exposes, another scores
+    assert {(item.k, item.rows) for item in record.settings if item.population == SEEN} == {(1, 38), (5, 30)}
     assert counts.unseen == 18
     assert [item.population for item in record.pooled] == [UNSEEN, SEEN, SWAP]
     assert len(record.settings) == 3 * 4

@@ -152,6 +152,9 @@ ROWS: dict[str, Damage] = {
     "a wrong count of seen rows": record(
         lambda value: value["exposure"].update(seen=value["exposure"]["seen"] - 1)
     ),
+    "a seen row of one setting less": table(
+        CURVES, lambda frame: frame[frame["row_id"] != _first(frame, "seen")], k=1
+    ),
     "a recorded overlap": record(lambda value: value["exposure"].update(exposed_in_unseen=1)),
     "units out of order": record(lambda value: value["exposure"]["units"].reverse()),
     "another model than was evaluated": record(
@@ -218,6 +221,7 @@ VALUES: dict[str, Damage] = {
     ),
     "a reading without a reason": record(lambda value: value.update(reading={"undefined": "no reason"})),
     "specificity": record(lambda value: value["controls"][0]["difference"].update(value=0.123)),
+    "exposure at a budget": record(lambda value: value["controls"].pop(-2)),
     "the interval of exposure": record(
         lambda value: value["controls"][-1]["difference"]["unit"].update(low=-0.9)
     ),

@@ -11,6 +11,7 @@ from vestige.report.paper_figures.base import Line, Mark, PaperFigure, figure_of
 from vestige.study.ledger import Ledger
 from vestige.study.ledger_recovery import start_probabilities
 from vestige.study.ledger_rows import ControlRow, CurveRow, FreshHeadRow, RecoveryRow
+from vestige.study.ledger_run import model_names
 
 __all__ = ["figure_5", "figure_s11", "figure_s12", "figure_s13"]
 
@@ -291,8 +292,12 @@ def figure_s11(ledger: Ledger) -> PaperFigure:
 
 
 def figure_s12(ledger: Ledger) -> PaperFigure:
-    """Controls by setting and pooled, rows of the exposure audit, start probabilities."""
-    rows = _control_rows(ledger)
+    """Direct contrasts by budget and pooled, rows of the exposure audit, start probabilities."""
+    rows = [
+        row
+        for row in _control_rows(ledger)
+        if row.quantity in ("specificity", "exposure") and row.adapt_seed is None
+    ]
     controls: list[tuple[str, Panel | None]] = [
         ("controls", _control_forest([row for row in rows if _subject(row) == subject], subject, place))
         for place, subject in enumerate(_subjects(rows))
@@ -311,50 +316,47 @@ def _control_forest(rows: Sequence[ControlRow], subject: str, place: int) -> Pan
     found = []
     for row in rows:
         pooled = row.k is None
-        where = "pooled" if pooled else f"k {row.k}, s{row.adapt_seed}"
+        where = "pooled" if pooled else f"k {row.k}"
         found.append((f"{_control_words(row.quantity)}, {where}", [_control_mark(row, small=not pooled)]))
     return forest(
         found,
         key=f"s12a-{place}",
-        caption=f"{subject}: adjusted advantages and differences; filled pooled, open a setting",
+        caption=f"{subject}: differences between populations; filled pooled, open a budget",
         alternative=f"{subject}. "
         + "; ".join(f"{label} {marks[0].value:+.3f}" for label, marks in found)
         + ".",
-        axis="adjusted advantage",
-        items=[("a population", 0, "o", False, False), ("difference", 1, "D", False, False)],
+        axis="difference of adjusted advantages",
+        items=[("difference", 1, "D", False, False)],
         label_width=2.2,
     )
 
 
 def _exposure(ledger: Ledger) -> Panel | None:
+    """Rows exposed and rows scored as seen, of every setting of a record with controls."""
     found = []
     for _, record in ledger.recoveries:
-        counts = record.exposure
-        for words, value in (
-            ("deleted", counts.deleted),
-            ("exposed", counts.exposed),
-            ("unseen", counts.unseen),
-            ("seen", counts.seen),
-            ("swap, exposed", counts.swap_exposed),
-            ("swap, evaluated", counts.swap_evaluated),
-            ("exposed and unseen", counts.exposed_in_unseen),
-            ("exposed and seen", counts.exposed_in_seen),
-            ("swap, both", counts.swap_exposed_in_evaluated),
-        ):
-            if value is not None:
-                found.append(
-                    (f"{record.label} {record.bundle}: {words}", [Mark(value=float(value))], str(value))
-                )
+        for setting in record.settings:
+            if setting.population != "seen":
+                continue
+            name = f"{model_names(record.model)[0]} {record.bundle}: k {setting.k}, s{setting.adapt_seed}"
+            marks = [
+                Mark(value=float(setting.exposed), series=1, marker="s", open=True, lane=0.0),
+                Mark(value=float(setting.rows), lane=0.0),
+            ]
+            found.append((name, marks, f"{setting.exposed} / {setting.rows}"))
     if not found:
         return None
     return forest(
         [(label, marks) for label, marks, _ in found],
         key="s12b",
-        caption="Rows in the exposure audit",
-        alternative="; ".join(f"{label} {count}" for label, _, count in found) + ".",
+        caption="Deleted rows in the exposure audit: exposed / scored as seen",
+        alternative="Exposed and scored as seen. "
+        + "; ".join(f"{label}: {count}" for label, _, count in found)
+        + ". No row is in both.",
         axis="rows",
+        items=[("exposed", 1, "s", True, False), ("seen", 0, "o", False, False)],
         notes=[count for *_, count in found],
-        label_width=2.2,
+        label_width=2.4,
     )
 
 
