@@ -11,6 +11,8 @@ from vestige.cli.study_lines import print_audit, print_status, print_tuning, set
 from vestige.errors import CheckFailed, InputError, did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vestige.study.runner import Execution
     from vestige.study.sweep import Study, StudyRun
 
@@ -44,7 +46,13 @@ Reuse = Annotated[
         "--reuse", help="A run folder whose finished models are taken where all is equal; repeatable."
     ),
 ]
-Frozen = Annotated[Path | None, typer.Option("--frozen", help="frozen.json for methods with `frozen: true`.")]
+Frozen = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--frozen",
+        help="A record of frozen settings, for `frozen: true` or `frozen_by` its study; repeatable.",
+    ),
+]
 MERGED_SHOWN = 3
 Json = Annotated[bool, typer.Option("--json", help="Print the record and nothing else.")]
 
@@ -95,7 +103,7 @@ def run(
     for option, given in (("--text", text), ("--model", model)):
         if given:
             raise InputError(option, "a study of decision models", "a language study", f"leave {option} away")
-    found = _study(study, data, scale, frozen)
+    found = _study(study, data, scale, frozen or ())
     folder = out or _folder(found)
     if dry_run:
         _dry_run(found, folder, as_json)
@@ -131,7 +139,7 @@ def tune(
     from vestige.study.sweep import arm_folders, open_sweep
     from vestige.study.tune import tune_study
 
-    found = _study(study, data, scale, None)
+    found = _study(study, data, scale)
     root = out or _folder(found)
     open_sweep(found, root)
     folder = next(iter(arm_folders(found, root).values()))
@@ -156,6 +164,14 @@ def freeze(
             help="Choose by suppression instead: nearest this ratio, or `default` for the data set's.",
         ),
     ] = None,
+    each: Annotated[
+        str | None,
+        typer.Option(
+            "--each",
+            metavar="SETTING",
+            help="With --match-suppression: once for every tested value of it but the chosen one.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write the tuned settings down, before anything of a confirmation is evaluated.
@@ -171,18 +187,23 @@ def freeze(
         raise InputError(
             str(folder), "no arm that has begun", "a tuned study", "run `vestige study tune` first"
         )
+    if each is not None and match_suppression is None:
+        raise InputError(
+            "--each", "no --match-suppression", "both", "add --match-suppression or leave it away"
+        )
     if match_suppression is None:
         frozen, name = freeze_study(root), FROZEN
     else:
-        frozen, name = match_study(root, _target(match_suppression))
+        frozen, name = match_study(root, _target(match_suppression), each=each)
     if as_json:
         typer.echo(frozen.to_json())
         return
     for item in frozen.methods:
         settings = "no feasible setting" if item.settings is None else settings_text(item.settings)
         edge = f" (edge of the grid: {', '.join(item.edges)})" if item.edges else ""
+        edge += f" (not bracketed: {', '.join(item.unbracketed)})" if item.unbracketed else ""
         matched = "" if item.gap is None else f"; s {item.s:.3f}, {item.gap:.3f} from {frozen.match:g}"
-        note = f" ({item.note})" if item.note and frozen.match is not None else ""
+        note = f" ({item.note})" if item.note else ""
         typer.echo(f"{item.label}: {settings}{matched}{edge}{note}")
     typer.echo(f"Frozen {frozen.time} in {root / name}; family: {', '.join(frozen.family) or 'none'}")
 
@@ -357,7 +378,7 @@ def run_and_report(study: Study, folder: Path, execution: Execution) -> StudyRun
     return result
 
 
-def _study(source: str, data: Path | None, scale: str | None, frozen: Path | None) -> Study:
+def _study(source: str, data: Path | None, scale: str | None, frozen: Sequence[Path] = ()) -> Study:
     from vestige.study.sweep import load_study
 
     found = load_study(source, data=data, scale=scale, frozen=frozen)
@@ -415,14 +436,17 @@ def _dry_run(study: Study, folder: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
     from vestige.study.outline import outline_all
-    from vestige.study.sweep import arm_folders
+    from vestige.study.sweep import arm_folders, placed
 
-    found, total = outline_all(study.arms, arm_folders(study, folder), execution=_execution(1, None))
+    plans = placed(study, folder, lenient=True)
+    found, total = outline_all(plans, arm_folders(study, folder), execution=_execution(1, None))
     if as_json:
         typer.echo(_json({"work": [asdict(item) for item in found], "summary": asdict(total)}))
         return
     arm = ""
     for item in found:
+        if item.kind == "refused":
+            continue
         if item.arm != arm:
             arm = item.arm
             typer.echo(f"\n{arm}:")
@@ -435,6 +459,8 @@ def _dry_run(study: Study, folder: Path, as_json: bool) -> None:
         f"unlearnings{shared}, {total.done} done; "
         f"at most {total.rows:,.0f} rows through the model (rows x epochs), {hours} on one idle device"
     )
+    for refusal in total.refusals:
+        typer.echo(f"A run would refuse now: {refusal}")
     for basis in total.basis[:3]:
         typer.echo(f"Time from: {basis}")
     if len(total.basis) > 3:

@@ -34,6 +34,8 @@ def print_tuning(tuning: Tuning) -> None:
             typer.echo(f"{item.title}: {item.note} ({tried})")
             continue
         edge = f"; at the edge of the grid: {', '.join(item.edges)}" if item.edges else ""
+        edge += f"; not bracketed: {', '.join(item.unbracketed)}" if item.unbracketed else ""
+        edge += f"; {item.note}" if item.note else ""
         varied = {name: item.settings[name] for name in [*item.grid, "epochs"] if name in item.settings}
         typer.echo(
             f"{item.title}: {settings_text(varied)}; OD_F {item.chosen.od_f:.4f}, "

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from vestige.contracts import Record
 from vestige.errors import InputError, did_you_mean, shown
 from vestige.seeds import digest
 
-__all__ = ["DEVELOPMENT_BUNDLE", "BundlePlan", "hash_order", "hash_units", "plan_bundles"]
+__all__ = ["DEVELOPMENT_BUNDLE", "BundlePlan", "hash_order", "hash_units", "plan_bundles", "reserved_units"]
 
 DEVELOPMENT_BUNDLE = "00"
 """The bundle with a request and an oracle of its own that tuning reads, and nothing else does."""
@@ -70,6 +70,14 @@ def hash_units(units: Iterable[str]) -> str:
     return digest("units", *sorted(units))
 
 
+def reserved_units(
+    eligible: Iterable[str], salt: str, size: int, reserved: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """Label -> the units that a reserved bundle of these eligible units holds."""
+    ordered = hash_order(eligible, salt)
+    return {label: ordered[int(label) * size : (int(label) + 1) * size] for label in reserved}
+
+
 def plan_bundles(
     eligible: Iterable[str],
     salt: str,
@@ -78,39 +86,46 @@ def plan_bundles(
     reserved: Collection[str] = (),
     *,
     short: bool = False,
+    held: Mapping[str, Collection[str]] | None = None,
 ) -> BundlePlan:
     """`count` disjoint bundles of `size` units in hash order, labelled 00 (development), 01, 02, ...
 
     reserved: labels among them whose units are not kept, only their hash. short: the last may have fewer
-    units, not none. Raises InputError when too few units are eligible or a reserved label is 00 or beyond the
-    last bundle.
+    units, not none. held: the units of the reserved bundles where they were drawn elsewhere (label -> units):
+    they are left out, and the other bundles take the units that remain in order. Raises InputError when too
+    few units are eligible or a reserved label is 00 or beyond the last bundle.
     """
-    ordered = hash_order(eligible, salt)
     if size < 1 or count < 1:
         raise ValueError("size and count must be at least 1")
-    needed = size * (count - 1) + 1 if short else size * count
+    labels = [f"{place:02d}" for place in range(count)]
+    for label in reserved:
+        if label not in labels or label == DEVELOPMENT_BUNDLE:
+            raise InputError(
+                f"reserved bundle {shown(label)}",
+                "the development bundle" if label == DEVELOPMENT_BUNDLE else "no such bundle",
+                f"one of {', '.join(sorted(set(labels) - {DEVELOPMENT_BUNDLE})) or 'none'}",
+                "correct the label or plan more bundles",
+            )
+    kept_away = {unit for units in (held or {}).values() for unit in units}
+    ordered = hash_order(set(eligible) - kept_away, salt)
+    drawn = [label for label in labels if held is None or label not in held]
+    needed = size * (len(drawn) - 1) + 1 if short else size * len(drawn)
     if len(ordered) < needed:
         raise InputError(
             "bundles",
             f"{len(ordered)} eligible units",
-            f"{needed} for {count} bundles of {size}" + (", the last of at least 1" if short else ""),
+            f"{needed} for {len(drawn)} bundles of {size}" + (", the last of at least 1" if short else ""),
             "plan fewer or smaller bundles, or train the full model longer",
         )
-    bundles = {f"{place:02d}": ordered[place * size : (place + 1) * size] for place in range(count)}
-    for label in reserved:
-        if label not in bundles or label == DEVELOPMENT_BUNDLE:
-            raise InputError(
-                f"reserved bundle {shown(label)}",
-                "the development bundle" if label == DEVELOPMENT_BUNDLE else "no such bundle",
-                f"one of {', '.join(sorted(set(bundles) - {DEVELOPMENT_BUNDLE})) or 'none'}",
-                "correct the label or plan more bundles",
-            )
+    bundles = {label: ordered[place * size : (place + 1) * size] for place, label in enumerate(drawn)}
+    secret = {label: hash_units(units) for label, units in bundles.items() if label in reserved}
+    secret |= {label: hash_units(units) for label, units in (held or {}).items()}
     return BundlePlan(
         salt=salt,
         size=size,
         eligible=len(ordered),
         eligible_sha256=hash_units(ordered),
         bundles={label: units for label, units in bundles.items() if label not in reserved},
-        reserved={label: hash_units(units) for label, units in bundles.items() if label in reserved},
-        left=max(0, len(ordered) - size * count),
+        reserved=secret,
+        left=max(0, len(ordered) - size * len(drawn)),
     )

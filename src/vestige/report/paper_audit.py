@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vestige.report.consistency import contradictions
 from vestige.report.paper_panel import CsvFile, PaperTable, paper_table
 from vestige.report.tables import Cell, Column, Row, Table
 from vestige.report.words import counted, listed
@@ -48,17 +49,20 @@ def _lines(run: Run) -> Iterator[tuple[str, str, str]]:
         return run_check(folder, name, *checks[name])
 
     yield _acquisition(run)
+    yield "privacy audit", "not checked", "none was run: nothing here tests what an attacker could learn"
     yield _line("coverage", done("coverage"), "everything planned is there")
-    yield _line("reserved bundles", done("reserved"), "nothing of a reserved bundle appears")
+    yield _line("reserved", done("reserved"), "nothing of a reserved bundle appears")
     yield _excluded(run)
     yield _reconciliation(run)
-    yield _line("keys and collisions", done("keys"), "no key and no label occurs twice")
+    yield _line("file collisions", done("keys"), "no key and no label occurs twice")
+    yield _reporting(run)
+    yield _line("reruns", done("history"), "one sitting, one plan, one environment")
     yield _line("exposure", done("exposure"), "deleted, unseen and retained rows are apart")
-    yield _line("repairs and reruns", done("history"), "one sitting, one plan, one environment")
     yield _line(
         "order of freezing", done("freeze"), "settings were frozen before any evaluation, or none had to be"
     )
     yield _selection(run)
+    yield _records(run)
 
 
 def _line(item: str, check: Check, well: str) -> tuple[str, str, str]:
@@ -85,12 +89,32 @@ def _acquisition(run: Run) -> tuple[str, str, str]:
 
 
 def _excluded(run: Run) -> tuple[str, str, str]:
+    """Models that the study names as left out, and parts that could not be made."""
+    named = [f"{name}: {reason}" for name, reason in dict(run.plan.get("excluded") or {}).items()]
     failures = run.json("failures.json", [])
-    if not failures:
-        return "excluded models", "passed", "none"
-    named = [f"{item['label']}: {item['reason']}" for item in failures[:SHOWN]]
-    more = [f"and {len(failures) - SHOWN} more"] if len(failures) > SHOWN else []
-    return "excluded models", "noted", "; ".join([*named, *more])
+    named += [f"{item['label']}: {item['reason']}" for item in failures[:SHOWN]]
+    named += [f"and {len(failures) - SHOWN} more"] if len(failures) > SHOWN else []
+    return "excluded models", "noted" if named else "passed", "; ".join(named) or "none"
+
+
+def _reporting(run: Run) -> tuple[str, str, str]:
+    """Records whose numbers contradict each other."""
+    wrong = [line for record in run.assessments.values() for line in contradictions(record)]
+    if not wrong:
+        return "reporting", "passed", "every record's decision follows from its numbers"
+    more = [f"and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
+    return "reporting", "failed", "; ".join([*wrong[:SHOWN], *more])
+
+
+def _records(run: Run) -> tuple[str, str, str]:
+    """How many records of each kind there are."""
+    recoveries = len(list(run.root.glob("recovery/*.json")))
+    parts = [
+        counted(len(run.assessments), "assessment", "assessments"),
+        counted(len(run.nodes), "finished part", "finished parts"),
+        *([counted(recoveries, "recovery record", "recovery records")] if recoveries else []),
+    ]
+    return "records", "passed", f"{listed(parts)}, each with its hashes"
 
 
 def _reconciliation(run: Run) -> tuple[str, str, str]:
@@ -112,6 +136,10 @@ def _reconciliation(run: Run) -> tuple[str, str, str]:
 def _selection(run: Run) -> tuple[str, str, str]:
     """What was chosen, how, and what a reader should know of it."""
     notes = []
+    notes += [
+        f"{label}: {item['why']}"
+        for label, item in dict(run.json("left_out.json", {}).get("infeasible") or {}).items()
+    ]
     tuning = run.json("tuning.json")
     for method in tuning["methods"] if tuning else ():
         if method["settings"] is None:
@@ -126,5 +154,5 @@ def _selection(run: Run) -> tuple[str, str, str]:
     if stage == "pilot":
         notes.append("pilot: default settings")
     if not notes:
-        return "selection", "passed", "no note"
-    return "selection", "noted", "; ".join(notes)
+        return "selection notes", "passed", "no note"
+    return "selection notes", "noted", "; ".join(notes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vestige.errors import InputError, did_you_mean, shown
 
-__all__ = ["FIGURES", "TABLES", "Entry", "chosen", "studies_of"]
+__all__ = ["EXPERIMENTS", "FIGURES", "TABLES", "Entry", "chosen", "studies_of"]
 
 ROWS = "Row intervals are conditional on the trained checkpoints."
 CLASSES = "Four deleted classes make intervals over classes coarse."
@@ -48,6 +48,38 @@ class Entry:
         return f"vestige study run {' or '.join(self.studies)}" if self.studies else "vestige study run STUDY"
 
 
+EXPERIMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "granularity": ("descriptive: full model against oracle, no method", ("granularity",)),
+    "methods": (
+        "selection on development rows, confirmation with frozen settings, replication; "
+        "pilots confirm nothing",
+        (
+            "pilot",
+            "method-selection",
+            "method-confirmation",
+            "method-replication",
+            "association-selection",
+            "association-methods",
+        ),
+    ),
+    "model transfer": (
+        "screening, uncorrected, and replication of frozen settings; stronger updates are exploratory",
+        ("architecture-screen", "architecture-replication", "seed-42-strength"),
+    ),
+    "data-set transfer": (
+        "frozen settings on another data set, then settings tuned there",
+        ("clinc-transfer", "clinc-tuned"),
+    ),
+    "labels": ("exploratory: names against codes", ("labels", "labels-clinc")),
+    "candidate sets": (
+        "exploratory: finished models scored again, no training",
+        ("candidates", "candidates-clinc"),
+    ),
+    "matched suppression": ("exploratory: methods at like strength", ("matched-suppression",)),
+    "recovery": ("exploratory: what a few deleted rows bring back", ("recovery",)),
+}
+"""Name -> (role, the shipped studies that are it)."""
+
 _METHODS = ("method-confirmation", "method-replication")
 _SCREEN = ("architecture-screen", "architecture-replication")
 _CLINC = ("clinc-transfer", "clinc-tuned")
@@ -56,8 +88,8 @@ _TABLES = (
     Entry(
         number="1",
         title="Design",
-        shows="Evaluations by data set, labels, granularity and stage, with the models, seeds, bundles "
-        "and methods that they cover.",
+        shows="The benchmark's experiments with what each covers and what it is for; studies of other names "
+        "stand last. A row of a table is counted where it was measured.",
         caveats=(REPEATED,),
     ),
     Entry(
@@ -86,8 +118,8 @@ _TABLES = (
     Entry(
         number="S2",
         title="Definitions, gates and uncertainty units",
-        shows="What is measured, what has to hold before a method is judged, and what each interval "
-        "resamples.",
+        shows="What is measured, what has to hold before a method is judged, what each interval resamples, "
+        "and where a definition comes from.",
     ),
     Entry(
         number="S3",
@@ -147,9 +179,10 @@ _TABLES = (
     Entry(
         number="S10",
         title="Optimisation diagnostics",
-        shows="Means over the first and the last ten steps of each unlearning run, beside what it reached.",
+        shows="Means over the first and the last ten steps of each unlearning run, beside what it reached; "
+        "where backbones were run at two training seeds, those runs on their first bundle.",
         caveats=("Losses of one run say nothing about another training seed.",),
-        studies=(*_SCREEN, "seed-42-strength"),
+        studies=_SCREEN,
     ),
     Entry(
         number="S11",
@@ -163,8 +196,8 @@ _TABLES = (
         number="S12",
         title="Audit record",
         shows="Acquisition, missing and completed coverage, reserved bundles, excluded models, "
-        "reconciliation, key collisions, repairs and selection notes, from the audit's own checks"
-        " of this folder.",
+        "reconciliation, key collisions, reporting, reruns, selection notes and records, from the audit's "
+        "own checks of this folder.",
         caveats=("An audit of a folder cannot check what was looked at outside it.",),
     ),
 )
@@ -255,17 +288,18 @@ _FIGURES = (
     Entry(
         number="S6",
         title="Seed and bundle differences",
-        shows="Progress of a replication minus the backbone's first run, paired by backbone.",
+        shows="Progress of a replication minus the backbone's first run, paired by backbone; every seed and "
+        "bundle of the backbone that was run at several of both.",
         caveats=(SCREENING, "One replication of each kind a backbone: no interval over seeds."),
-        studies=("architecture-replication",),
+        studies=("architecture-replication", "method-replication"),
     ),
     Entry(
         number="S7",
         title="CLINC150 effects",
-        shows="Gains of the tuned setting by bundle and seed with row (thick) and intent (thin) "
-        "intervals, and their mean over bundles, on both views.",
+        shows="Gains of frozen transfer and of the tuned setting with row (thick) and intent (thin) "
+        "intervals, and pooled, on both views; share of deleted intents with a positive mean gain.",
         caveats=(ROWS, ACCEPTED),
-        studies=("clinc-tuned",),
+        studies=_CLINC,
     ),
     Entry(
         number="S8",
@@ -273,13 +307,13 @@ _FIGURES = (
         shows="Development objective OD_F + OD_G of every candidate: settings down, epochs across. "
         "Crossed: infeasible; ringed: chosen.",
         caveats=("Tuning used an oracle of the development bundle, and no evaluation row.",),
-        studies=("method-selection",),
+        studies=("method-selection", "association-selection", "clinc-tuned"),
     ),
     Entry(
         number="S9",
         title="Redistribution diagnostics",
         shows="Aligned coefficient, relative residual, distance of residual-only and magnitude-only "
-        "parts, squared error and identity error, on F and G.",
+        "parts, squared error and identity error of every class deletion, on F and G.",
         caveats=("Residual-only and magnitude-only distances are no additive decomposition.", MATCHING),
         studies=("matched-suppression",),
     ),
@@ -301,8 +335,9 @@ _FIGURES = (
     Entry(
         number="S12",
         title="Recovery controls",
-        shows="Adjusted advantages and direct contrasts as a forest plot; rows in the exposure audit; "
-        "cumulative shares of the probability at the start by population.",
+        shows="Differences of adjusted advantages between populations, at each budget and pooled; rows "
+        "exposed and rows scored as seen at each setting; cumulative shares of the probability at the start "
+        "by population.",
         caveats=(SWAP, REPEATED, CLASSES),
         studies=("recovery",),
     ),

@@ -6,20 +6,28 @@ from collections.abc import Callable, Sequence
 
 from vestige.report import paper_audit
 from vestige.report import paper_tables_supplement as supplement
-from vestige.report.paper_index import TABLES
+from vestige.report.paper_figures.geometry import matched_rows
+from vestige.report.paper_index import EXPERIMENTS, TABLES
 from vestige.report.paper_panel import Head, PaperTable, csv_of, panel, paper_table, text, valued
 from vestige.report.tables import Cell, Column, Row, Table
 from vestige.study.ledger import Ledger
 from vestige.study.ledger_main import pooled_gain
 from vestige.study.ledger_rows import (
     ClincRow,
+    DisplacementRow,
+    LedgerRow,
     MainTable2Row,
     MainTable3Row,
     MethodRow,
+    RecoveryRow,
     RegistryRow,
+    SchemaRow,
 )
 
 __all__ = ["paper_tables"]
+
+MOST_NAMED = 6
+"""So many values of a column are named in a table's coverage; more are counted."""
 
 
 def paper_tables(ledger: Ledger, numbers: Sequence[str] | None = None) -> list[PaperTable]:
@@ -28,43 +36,71 @@ def paper_tables(ledger: Ledger, numbers: Sequence[str] | None = None) -> list[P
 
 
 def design(ledger: Ledger) -> PaperTable:
-    """Table 1: what was evaluated, grouped."""
-    rows = ledger.of(MethodRow)
-    groups: dict[tuple[str, ...], list[MethodRow]] = {}
-    for row in rows:
-        kind = row.granularity or (f"{row.units} units" if row.units is not None else "")
-        groups.setdefault((row.stage, row.dataset, row.labels, kind), []).append(row)
-    header = (
-        "stage",
-        "dataset",
-        "labels",
-        "deletion",
-        "models",
-        "methods",
-        "seeds",
-        "bundles",
-        "evaluations",
-    )
+    """Table 1: a row an experiment of the benchmark, with what it covers and what it is for."""
+    header = ("experiment", "coverage", "role")
     lines = []
-    for (stage, dataset, labels, kind), group in sorted(groups.items()):
-        methods = list(dict.fromkeys(row.method for row in group))
-        seeds = sorted({row.seed for row in group})
-        bundles = sorted({row.bundle for row in group})
-        lines.append(
-            (
-                stage,
-                dataset,
-                labels,
-                kind,
-                str(len({row.model for row in group})),
-                ", ".join(methods),
-                ", ".join(map(str, seeds)),
-                ", ".join(bundles),
-                str(len(group)),
-            )
-        )
-    table = _plain("design", "Evaluations", header, lines, numeric=("models", "evaluations"))
-    return paper_table("1", files={"table-1": (header, tuple(lines))}, panels=[table], rows=rows)
+    for name, role, rows in _experiments(ledger):
+        if rows:
+            lines.append((name, _coverage(rows), role))
+    table = _plain("design", "Experiments", header, lines)
+    return paper_table(
+        "1",
+        files={"table-1": (header, tuple(lines))},
+        panels=[table],
+        rows=[row for _, _, rows in _experiments(ledger) for row in rows],
+    )
+
+
+def _experiments(ledger: Ledger) -> list[tuple[str, str, list[LedgerRow]]]:
+    """(name, role, rows) of every experiment, in the benchmark's order; other studies come last, by name."""
+    found: dict[str, list[LedgerRow]] = {name: [] for name in EXPERIMENTS}
+    roles = {name: role for name, (role, _) in EXPERIMENTS.items()}
+    of_study = {study: name for name, (_, studies) in EXPERIMENTS.items() for study in studies}
+    for row in ledger.of(MethodRow):
+        name = of_study.get(row.experiment or "") or _by_stage(row)
+        roles.setdefault(name, row.stage.replace("_", " "))
+        found.setdefault(name, []).append(row)
+    found["granularity"] += ledger.of(DisplacementRow)
+    found["candidate sets"] += [row for row in ledger.of(SchemaRow) if row.view == "f"]
+    found["matched suppression"] += [
+        row for row in matched_rows(ledger) if row.view == "fg" and (row.matching or row.imported)
+    ]
+    found["recovery"] += ledger.of(RecoveryRow)
+    return [(name, roles[name], rows) for name, rows in found.items()]
+
+
+def _by_stage(row: MethodRow) -> str:
+    """The experiment of a row of an own study, which is its name, or of a published one, by what it is."""
+    if row.experiment is not None:
+        return row.experiment
+    if row.labels == "opaque":
+        return "labels"
+    if row.dataset == "clinc150":
+        return "matched suppression" if row.stage == "exploratory" else "data-set transfer"
+    return {"screening": "model transfer", "exploratory": "exploratory"}.get(row.stage, "methods")
+
+
+def _coverage(rows: Sequence[LedgerRow]) -> str:
+    """`2 data sets, 3 models, seeds 17, 42, ...; 12 evaluations`: what the rows have columns for."""
+
+    def values(column: str) -> list[str]:
+        texts = {str(value) for row in rows if (value := getattr(row, column, None)) not in (None, "")}
+        return sorted(texts, key=lambda text: (len(text), text))
+
+    parts = [", ".join(values("dataset"))]
+    models = values("model")
+    parts.append(models[0] if len(models) == 1 else f"{len(models)} models" if models else "")
+    parts += [
+        f"{column.replace('_', ' ')} {', '.join(values(column))}"
+        if len(values(column)) <= MOST_NAMED
+        else f"{len(values(column))} values of {column.replace('_', ' ')}"
+        for column in ("granularity", "labels", "seed", "bundle", "schema_", "k", "adapt_seed")
+        if values(column)
+    ]
+    methods = values("method")
+    if methods:
+        parts.append(", ".join(methods) if len(methods) <= MOST_NAMED else f"{len(methods)} methods")
+    return "; ".join([*(part for part in parts if part), f"{len(rows)} rows"])
 
 
 def _plain(
@@ -166,28 +202,60 @@ def registry(ledger: Ledger) -> PaperTable:
     )
 
 
+PAPER, OURS = "Wu and Lim 2026", "ours, where the paper is silent"
+
+
+def _quantities() -> list[tuple[str, str, str]]:
+    """(quantity, definition, source) of what a table or a decision names, from the constants in use."""
+    from vestige.deletion.gates import (
+        LEAST_ACCURACY,
+        LEAST_ASSOCIATION_ACCURACY,
+        LEAST_GOLD_PROBABILITY,
+        NOISE_FACTOR,
+    )
+    from vestige.metrics import METRICS
+    from vestige.statistics.bootstrap import DRAWS
+
+    def metric(name: str) -> str:
+        return METRICS.get(name).definition
+
+    return [
+        ("F", "deleted training rows", PAPER),
+        ("G", "unseen evaluation rows of what was deleted", PAPER),
+        ("OD", metric("oracle_distance"), PAPER),
+        ("D0", metric("displacement"), PAPER),
+        ("gain", metric("gain"), PAPER),
+        ("P", metric("progress"), PAPER),
+        ("feasible", "retained accuracy not more than 2 points below, calibration error not more than 0.02 "
+         "above the full model's, under all options", PAPER),
+        ("accepted", "feasible, gains on F and G above 0 with lower 95 % row bounds above 0", PAPER),
+        ("multiplicity", "the larger of the p on F and on G; Holm over the frozen family of a confirmation, "
+         "infeasible candidates included, controls outside", PAPER),
+        ("bootstrap", f"{DRAWS:,} paired draws, percentile 95 %; rows decide, units are sensitivity", PAPER),
+        ("replication", "seeds, bundles inside, units inside; lower bounds and every leave-one-out above 0",
+         PAPER),
+        ("noise", "mean distance over pairs of full models of different seeds; the intervention gate asks "
+         f"for a displacement above {NOISE_FACTOR:g} times it on F and G", f"{PAPER}; the factor is {OURS}"),
+        ("acquisition", f"full model of the primary seed on development rows: class accuracy at least "
+         f"{LEAST_ACCURACY:g} and mean gold probability at least {LEAST_GOLD_PROBABILITY:g}; association "
+         f"accuracy at least {LEAST_ASSOCIATION_ACCURACY:g}", PAPER),
+        ("s", metric("suppression"), PAPER),
+        ("projection", f"a: {metric('aligned_coefficient')}; r: what is beside it, "
+         f"{metric('relative_residual')}", PAPER),
+        ("areas", "trapezoid of the mean gold probability over the updates; absolute, adjusted by each "
+         "start, and over the headroom", PAPER),
+    ]  # fmt: skip
+
+
 def definitions(ledger: Ledger) -> PaperTable:
     """Table S2: from the registry of metrics and the constants that the code decides with."""
-    from vestige.deletion.gates import LEAST_ACCURACY, LEAST_GOLD_PROBABILITY, NOISE_FACTOR
     from vestige.metrics import METRICS
     from vestige.statistics.bootstrap import DRAWS, ROW_SEEDS, UNIT_SEED_OFFSET
-    from vestige.statistics.equivalence import EQUIVALENCE_MARGIN, MIN_ORACLES
 
     metrics = [
         (item.title, item.definition, ", ".join(item.views), item.direction or "neither")
         for item in sorted(METRICS, key=lambda item: item.title)
     ]
-    gates = [
-        ("acquisition, class", f"accuracy at least {LEAST_ACCURACY:g} and mean gold probability at least "
-         f"{LEAST_GOLD_PROBABILITY:g} of the full model on development rows at the primary seed"),
-        ("intervention", f"displacement above {NOISE_FACTOR:g} times the noise of full models on F and G"),
-        ("feasible", "retained accuracy not more than 2 points below, calibration error not more than 0.02 "
-         "above the full model's, under all options"),
-        ("accepted", "feasible, gains on F and G above 0 with lower 95 % row bounds above 0"),
-        ("positive, unconfirmed", "feasible, gains on F and G above 0"),
-        ("equivalent", f"upper 95 % bound of the distance beyond noise at most {EQUIVALENCE_MARGIN:g} "
-         f"on F and G, at least {MIN_ORACLES} oracles"),
-    ]  # fmt: skip
     seeds = ", ".join(f"{seed} ({view})" for view, seed in ROW_SEEDS.items())
     units = [
         ("row", f"rows drawn anew, {DRAWS} draws, seeds {seeds}", "decides"),
@@ -197,11 +265,11 @@ def definitions(ledger: Ledger) -> PaperTable:
         ("pooled", "intents over bundles, seed-averaged; also bundle, then intent", "CLINC150"),
     ]  # fmt: skip
     files = {
-        "table-s2-definitions": (("quantity", "definition", "views", "better"), tuple(metrics)),
-        "table-s2-gates": (("gate", "rule"), tuple(gates)),
+        "table-s2": (("quantity", "definition", "source"), tuple(_quantities())),
+        "table-s2-metrics": (("metric", "definition", "views", "better"), tuple(metrics)),
         "table-s2-uncertainty": (("interval", "what is drawn", "use"), tuple(units)),
     }
-    titles = ("Definitions", "Gates and decisions", "Uncertainty units")
+    titles = ("Quantities, gates and rules", "Every metric", "Uncertainty units")
     panels = [
         _plain(f"s2-{place}", title, header, lines)
         for place, (title, (header, lines)) in enumerate(zip(titles, files.values(), strict=True))

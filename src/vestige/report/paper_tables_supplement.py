@@ -7,6 +7,7 @@ from functools import partial
 from statistics import median
 
 from vestige.report.consistency import row_contradiction
+from vestige.report.paper_figures.geometry import matched_rows
 from vestige.report.paper_panel import Head, PaperTable, csv_of, interval, panel, paper_table, text, valued
 from vestige.report.tables import EMPTY, Cell
 from vestige.study.ledger import Ledger
@@ -250,10 +251,8 @@ def clinc(ledger: Ledger) -> PaperTable:
 
 
 def suppression(ledger: Ledger) -> PaperTable:
-    """Table S8: configurations whose development suppression is known, else all."""
-    everything = ledger.of(SuppressionRow)
-    matched = [row for row in everything if row.dev_s is not None]
-    rows = matched or list(everything)
+    """Table S8: what runs with matched settings evaluate, else every configuration."""
+    rows = matched_rows(ledger)
     heads = [
         *_texts(("data", "dataset"), ("view", "view"), numeric=False),
         *_texts(("development s", "dev_s")),
@@ -266,13 +265,15 @@ def suppression(ledger: Ledger) -> PaperTable:
         *_texts(("identity error", "identity_error"), ("zero rows", "zero_rows")),
     ]
     notes = []
-    if rows and not matched:
-        notes.append("Nothing was matched here: development suppression is not recorded.")
+    if rows and not any(row.matching or row.imported for row in rows):
+        notes.append("Nothing was matched here.")
     if any(row.view == "fg" and row.s is not None and row.aligned_a is None for row in rows):
         notes.append("Measured geometry is of each view; only suppression is of F and G together.")
     missed = sorted({row.run for row in rows if row.unmatched})
     if missed:
         notes.append(f"Unmatched, more than 0.1 from the target: {', '.join(missed)}.")
+    if any(row.matching for row in rows):
+        notes += _absent(ledger, {row.run for row in rows if row.matching})
     return paper_table(
         "S8",
         files={"table-s8": csv_of(SuppressionRow, rows)},
@@ -280,6 +281,22 @@ def suppression(ledger: Ledger) -> PaperTable:
         notes=notes,
         rows=rows,
     )
+
+
+def _absent(ledger: Ledger, shown: set[str]) -> list[str]:
+    """Methods that a record of matched settings lists and that are not shown, with what was found of them."""
+    found: dict[str, str] = {}
+    for run in ledger.runs:
+        for record in run.frozen:
+            for item in record["methods"] if record.get("match") is not None else ():
+                gap = item.get("gap")
+                why = item.get("note") or (f"{gap:.2f} from the target" if gap is not None else "")
+                if item["label"] not in shown:
+                    found.setdefault(item["label"], why)
+    if not found:
+        return []
+    named = ", ".join(f"{label} ({why})" if why else label for label, why in sorted(found.items()))
+    return [f"Not shown, though it was tuned: {named}."]
 
 
 def _suppression_label(row: SuppressionRow) -> str:

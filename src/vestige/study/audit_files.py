@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
+from collections.abc import Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -87,7 +89,7 @@ def keys(folder: Folder) -> Finding:
             found.need(known, f"{name}: what it was made from ({need[:16]}) is missing")
     entries = folder.evaluations
     for entry in entries:
-        key = digest("vestige-evaluation-1", _canonical(entry["identity"]))
+        key = digest("vestige-evaluation-2", _canonical(entry["identity"]))
         place = f"{entry['label']} on bundle {entry['bundle']}, seed {entry['identity']['seed']}"
         found.need(key == entry["key"], f"{place}: its key does not follow from its identity")
         if folder.has(entry["predictions"]):
@@ -124,30 +126,45 @@ def coverage(folder: Folder) -> Finding:
     for item in failures.values():
         found.noted.append(f"excluded: {item['label']} ({item['reason']})")
     planned_seeds = {("full", seed) for seed in plan.full_seeds}
+    if plan.deletion.gated:
+        planned_seeds.add(("full", plan.primary))
     done = {(record["kind"], record["identity"].get("seed")) for record in folder.nodes.values()}
     for kind, seed in sorted(planned_seeds):
         found.need((kind, seed) in done, f"no {kind} model of seed {seed}")
     if not folder.assessments and not folder.evaluations:
         found.unchecked.append("no evaluation was made yet: a tuned or interrupted study")
         return found
+    left_out = folder.json("left_out.json") if folder.has("left_out.json") else {"infeasible": {}, "same": {}}
+    for label, other in left_out["same"].items():
+        found.noted.append(f"{label} has the settings of {other} and is evaluated once")
+    for label, item in left_out["infeasible"].items():
+        tried = {
+            tuned["method"]
+            for record in _frozen(folder)
+            for tuned in record["methods"]
+            if tuned["settings"] is None
+        }
+        found.need(item["method"] in tried, f"'{label}' was left out, though no frozen record says why")
+        found.noted.append(f"left out: {label} ({item['why']})")
     wanted = {
-        f"{bundle}-s{seed}" + (f"-{candidates}" if candidates != "S0" else ""): (bundle, seed)
-        for bundle in plan.bundles
-        for seed in plan.seeds
+        f"{cell.bundle}-s{cell.seed}" + (f"-{candidates}" if candidates != "S0" else ""): cell
+        for cell in plan.planned
         for candidates in plan.offered_sets
     }
-    for name, (bundle, seed) in wanted.items():
+    for name, cell in wanted.items():
         if not found.need(name in folder.assessments, f"no assessment {name}"):
             continue
-        labels = {
-            model["label"] for model in folder.assessments[name]["models"] if model["role"] == "unlearned"
-        }
+        stored = folder.assessments[name]
+        found.need(stored["stage"] == cell.stage, f"{name}: of stage {stored['stage']}, planned {cell.stage}")
+        labels = {model["label"] for model in stored["models"] if model["role"] == "unlearned"}
         mine = [item for item in folder.evaluations if item["assessment"] == f"assessments/{name}.json"]
-        same = all((item["bundle"], item["identity"]["seed"]) == (bundle, seed) for item in mine)
-        found.need(
-            same and len(mine) == len(plan.methods),
-            f"{name}: {len(mine)} of {len(plan.methods)} evaluations listed",
+        same = all(
+            (item["bundle"], item["identity"]["seed"], item["stage"]) == (cell.bundle, cell.seed, cell.stage)
+            for item in mine
         )
+        entries = [entry for entry in plan.methods if entry.at(cell.bundle, cell.seed)]
+        wrong = _unplanned(folder, entries, mine, left_out)
+        found.need(same and not wrong, f"{name}: evaluations are not those planned ({', '.join(wrong)})")
         for item in mine:
             excused = item["identity"]["unlearned"] in failures
             found.need(
@@ -160,19 +177,66 @@ def coverage(folder: Folder) -> Finding:
     return found
 
 
+def _frozen(folder: Folder) -> list[Any]:
+    """Every record of frozen settings in the folder."""
+    return [json.loads(path.read_bytes()) for path in sorted(folder.root.glob("frozen*.json"))]
+
+
+def _unplanned(folder: Folder, entries: Sequence[Any], listed: Sequence[Any], left_out: Any) -> list[str]:
+    """What is listed and not planned, or planned and not listed, by label or, without one, by method."""
+    labels = {entry.label for entry in entries if entry.label is not None}
+
+    def key(label: str, method: str) -> str:
+        stem = label.rpartition(", ")[0] if label not in labels else label
+        return stem if stem in labels else f"a {method} without a label"
+
+    least: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for entry in entries:
+        count = 1
+        if entry.matched is not None and entry.label is None:
+            count = sum(
+                item["method"] == entry.method
+                for record in _frozen(folder)
+                if (record["study"], record["match"]) == (entry.frozen_by, entry.matched)
+                for item in record["methods"]
+            )
+        name = entry.label or f"a {entry.method} without a label"
+        # Several lengths of one configuration can round to the same number of epochs.
+        least[name] = least.get(name, 0) + count
+        most[name] = most.get(name, 0) + count * (entry.lengths or 1)
+    method_of = {item["label"]: item["identity"]["method"] for item in listed}
+    absent = [key(label, item["method"]) for label, item in left_out["infeasible"].items()]
+    # A configuration that has another's settings stands under that one's label where both are planned.
+    absent += [
+        key(label, method_of[other])
+        for label, other in left_out["same"].items()
+        if other in method_of and label not in method_of
+    ]
+    for name in absent:
+        least[name] = least.get(name, 0) - 1
+        most[name] = most.get(name, 0) - 1
+    counts = Counter(key(item["label"], item["identity"]["method"]) for item in listed)
+    return sorted(
+        name
+        for name in {*least, *counts}
+        if not max(0, least.get(name, 0)) <= counts[name] <= max(0, most.get(name, 0))
+    )
+
+
 def freeze(folder: Folder) -> Finding:
     """Tuning, then freezing, then evaluation; and the settings are those that were frozen."""
     found = Finding(what="conditions")
-    stage = folder.plan.get("stage", "pilot")
     origins = {entry["origin"] for entry in folder.evaluations}
-    records = sorted(folder.root.glob("frozen*.json"))
-    if stage == "confirmation" and folder.evaluations:
-        found.need(origins == {"frozen"}, "a confirmation with settings that are not frozen")
+    known = _frozen(folder)
+    for entry in folder.evaluations:
+        confirmed = entry["stage"] != "confirmation" or entry["origin"] == "frozen"
+        found.need(confirmed, "a confirmation with settings that are not frozen")
     if "frozen" in origins:
-        found.need(bool(records), "frozen settings without frozen.json")
-    if not records:
+        found.need(bool(known), "frozen settings without frozen.json")
+    if not known:
         return found
-    known = [json.loads(path.read_bytes()) for path in records]
+    replaced = _replaced(folder)
     for entry in folder.evaluations:
         if entry["origin"] != "frozen":
             continue
@@ -182,7 +246,7 @@ def freeze(folder: Folder) -> Finding:
             for frozen in known
             for item in frozen["methods"]
             if item["method"] == entry["identity"]["method"]
-            and item["settings"] == entry["identity"]["settings"]
+            and _without(item["settings"], replaced) == _without(entry["identity"]["settings"], replaced)
         ]
         if not found.need(bool(matching), f"{place}: other settings than were frozen"):
             continue
@@ -193,7 +257,7 @@ def freeze(folder: Folder) -> Finding:
                 any(frozen["time"] <= began for frozen in matching),
                 f"{place}: begun {began}, before it was frozen",
             )
-        if stage == "confirmation":
+        if entry["stage"] == "confirmation":
             found.need(
                 any(
                     frozen["data"] == entry["identity"]["data"]
@@ -206,21 +270,41 @@ def freeze(folder: Folder) -> Finding:
             found.need(
                 entry["identity"]["units"] in hashes, f"{place}: another bundle than the one that was frozen"
             )
-    if stage == "confirmation":
-        failures = folder.json("failures.json") if folder.has("failures.json") else []
-        excused = {
-            entry["label"]
-            for entry in folder.evaluations
-            if entry["identity"]["unlearned"] in {f["key"] for f in failures}
+    failures = folder.json("failures.json") if folder.has("failures.json") else []
+    failed = {item["key"] for item in failures}
+    for name, assessment in folder.assessments.items():
+        if assessment["stage"] != "confirmation":
+            continue
+        mine = [item for item in folder.evaluations if item["assessment"] == f"assessments/{name}.json"]
+        excused = {item["label"] for item in mine if item["identity"]["unlearned"] in failed}
+        taken = {(item["identity"]["method"], _canonical(item["identity"]["settings"])) for item in mine}
+        wanted = {
+            label
+            for frozen in known
+            if any((item["method"], _canonical(item["settings"])) in taken for item in frozen["methods"])
+            for label in frozen["family"]
         }
-        wanted = {label for frozen in known for label in frozen["family"]} - excused
-        for name, assessment in folder.assessments.items():
-            found.need(
-                set(assessment["family"]) == wanted, f"{name}: Holm's family is not the one that was frozen"
-            )
+        found.need(
+            set(assessment["family"]) == wanted - excused,
+            f"{name}: Holm's family is not the one that was frozen",
+        )
     if folder.has("frozen.json"):
         _own_freeze(folder, found)
     return found
+
+
+def _replaced(folder: Folder) -> set[str]:
+    """Settings that an exploratory plan puts in the place of frozen ones."""
+    names: set[str] = set()
+    for entry in folder.plan.get("methods", []):
+        if isinstance(entry, dict):
+            names |= set(entry.get("settings") or {})
+            names |= {"epochs"} if entry.get("lengths") else set()
+    return names
+
+
+def _without(settings: Any, names: set[str]) -> Any:
+    return {name: value for name, value in (settings or {}).items() if name not in names}
 
 
 def _own_freeze(folder: Folder, found: Finding) -> None:
@@ -250,7 +334,8 @@ def tuning(folder: Folder) -> Finding:
     value = folder.json("tuning.json")
     for method in value["methods"]:
         name = method["title"]
-        candidates = []
+        candidates: list[tuple[float, int, int]] = []
+        everything: list[tuple[float, int, int]] = []
         extra: dict[tuple[int, int], Any] = {}
         for index, point in enumerate(method["points"]):
             record = folder.by_key("tuning", point["node"])
@@ -269,6 +354,7 @@ def tuning(folder: Folder) -> Finding:
                     allowed == epoch["feasible"],
                     f"{name}, point {index}, epoch {epoch['epoch']}: feasibility is wrong",
                 )
+                everything.append((epoch["objective"], epoch["epoch"], index))
                 if allowed:
                     candidates.append((epoch["objective"], epoch["epoch"], index))
             extra |= {(index, epoch["epoch"]): epoch["settings"] for epoch in epochs if epoch.get("settings")}
@@ -282,6 +368,10 @@ def tuning(folder: Folder) -> Finding:
         # A post-hoc method trains nothing: each candidate has settings of its own.
         budget = count if extra else len(method["points"]) * value["epochs"]
         found.need(method["budget"] == budget, f"{name}: another budget than its grid's")
+        if not candidates and method["control"]:
+            # A control is shown whatever it costs: the candidate of smallest objective stands, and says so.
+            candidates = everything
+            found.need("no feasible candidate" in method["note"], f"{name}: an infeasible choice unsaid")
         if not candidates:
             found.need(method["settings"] is None, f"{name}: chosen without a feasible candidate")
             continue
@@ -304,35 +394,31 @@ def tuning(folder: Folder) -> Finding:
 def _matched(folder: Folder, found: Finding) -> None:
     """Records of matched suppression name feasible candidates of tuning.json, the nearest ones."""
     tuned = {item["method"]: item for item in folder.json("tuning.json")["methods"]}
-    restricted = {
-        entry["method"]
-        for entry in folder.plan.get("methods", [])
-        if isinstance(entry, dict) and entry.get("settings")
-    }
     for path in sorted(folder.root.glob("matched-*.json")):
         record = json.loads(path.read_bytes())
         if record["tuning_sha256"] != _sha256(folder.root / "tuning.json"):
             found.noted.append(f"{path.name} was matched on an earlier tuning")
             continue
         for item in record["methods"]:
+            among = item["among"].items()
             gaps = [
                 (abs(epoch["s"] - record["match"]), {**point["settings"], **own})
                 for point in tuned[item["method"]]["points"]
                 for epoch in point["epochs"]
                 for own in [epoch.get("settings") or {"epochs": epoch["epoch"]}]
-                if epoch["feasible"] and isinstance(epoch.get("s"), float)
+                if epoch["feasible"]
+                and isinstance(epoch.get("s"), float)
+                and among <= {**point["settings"], **own}.items()
             ]
             place = f"{path.name}, {item['label']}"
             if item["settings"] is None:
-                left_out = bool(gaps) and item["method"] not in restricted
-                found.need(not left_out, f"{place}: a feasible candidate was left out")
+                found.need(not gaps, f"{place}: a feasible candidate was left out")
                 continue
             own_gaps = [gap for gap, settings in gaps if settings == item["settings"]]
             found.need(item["gap"] in own_gaps, f"{place}: no such feasible candidate")
             found.need(item["unmatched"] == (item["gap"] > 0.1), f"{place}: matched or not is wrong")
-            if item["method"] not in restricted:
-                nearest = min((gap for gap, _ in gaps), default=item["gap"])
-                found.need(item["gap"] <= nearest + 1e-12, f"{place}: another candidate is nearer")
+            nearest = min((gap for gap, _ in gaps), default=item["gap"])
+            found.need(item["gap"] <= nearest + 1e-12, f"{place}: another candidate is nearer")
 
 
 def history(folder: Folder) -> Finding:

@@ -105,6 +105,16 @@ class Folder:
             self._tables[name] = load_table(self.root / name)
         return self._tables[name]
 
+    def evaluates(self, bundle: str, seed: int) -> bool:
+        """Whether the plan evaluates a bundle at a seed."""
+        parts = self.plan.get("cells") or [{}]
+        for part in parts:
+            bundles = part.get("bundles") or self.plan.get("deletion", {}).get("bundles", ["01"])
+            labels = [f"{item:02d}" if isinstance(item, int) else item for item in bundles]
+            if bundle in labels and seed in (part.get("seeds") or self.plan.get("seeds", [17])):
+                return True
+        return False
+
     @property
     def primary_seed(self) -> int:
         """The seed that decides eligibility."""

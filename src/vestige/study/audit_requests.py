@@ -61,28 +61,43 @@ def _hash_order(folder: Folder, found: Finding) -> None:
     else:
         gate = folder.json("gates.json")["acquisition"][str(folder.primary_seed)]
         found.need(asked.get("drawn_by") is None, "no drawing gate, though the plan names one")
-    ordered = _ordered([item["option"] for item in gate["classes"] if item["passed"]], plan["salt"])
-    if kind == "association":
-        first: dict[str, str] = {}
-        for unit in ordered:
-            first.setdefault(unit.rsplit("#", 1)[0], unit)
-        ordered = list(first.values())
+    ordered = _eligible(gate, kind, plan["salt"])
+    held: list[str] | None = None
+    if folder.has("reserving-gate.json"):
+        found.need(asked.get("reserved_by") is not None, "a reserving gate that the plan does not name")
+        held = _eligible(folder.json("reserving-gate.json")["gate"], kind, plan["salt"])
+    else:
+        found.need(asked.get("reserved_by") is None, "no reserving gate, though the plan names one")
     wanted = asked.get("units_per_bundle") or SIZES[kind]
     found.need(plan["size"] == wanted, f"bundles of {plan['size']} units, planned {wanted}")
-    _bundles(plan, ordered, found)
+    _bundles(plan, ordered, found, held)
 
 
-def _bundles(plan: Any, ordered: list[str], found: Finding) -> None:
-    """Every bundle is the next units of `ordered`."""
+def _eligible(gate: Any, kind: str, salt: str) -> list[str]:
+    """Units that passed a gate in hash order; of associations the first of each parent."""
+    ordered = _ordered([item["option"] for item in gate["classes"] if item["passed"]], salt)
+    if kind != "association":
+        return ordered
+    first: dict[str, str] = {}
+    for unit in ordered:
+        first.setdefault(unit.rsplit("#", 1)[0], unit)
+    return list(first.values())
+
+
+def _bundles(plan: Any, ordered: list[str], found: Finding, held: list[str] | None = None) -> None:
+    """Every bundle is the next units of `ordered`; held: the order that reserved bundles are taken from."""
     size = plan["size"]
-    for label in (*plan["bundles"], *plan["reserved"]):
-        units = ordered[int(label) * size : (int(label) + 1) * size]
-        if label in plan["reserved"]:
-            found.need(
-                digest("units", *sorted(units)) == plan["reserved"][label],
-                f"reserved bundle {label}: another hash",
-            )
-            continue
+    secret = {
+        label: (ordered if held is None else held)[int(label) * size : (int(label) + 1) * size]
+        for label in plan["reserved"]
+    }
+    for label, units in secret.items():
+        same = digest("units", *sorted(units)) == plan["reserved"][label]
+        found.need(same, f"reserved bundle {label}: another hash")
+    kept_away = {unit for units in secret.values() for unit in units}
+    ordered = [unit for unit in ordered if unit not in kept_away]
+    for place, label in enumerate(sorted(plan["bundles"], key=int)):
+        units = ordered[place * size : (place + 1) * size]
         found.need(
             plan["bundles"][label] == units, f"bundle {label} is not in hash order of the eligible units"
         )

@@ -281,6 +281,7 @@ def _replicated(gains: Cells, view: Any, stored: Any, found: Finding, place: str
             scale = len(item.start) / max(float(item.start.sum()), 1e-300)
             same = (
                 _near(float(np.mean(by_unit[key])), cell["gain"])
+                and cell.get("positive") in (None, float(np.mean([gain > 0 for gain in by_unit[key]])))
                 and _near(numbers.progress(item.start, item.distance).value, cell["progress"], scale)
                 and (cell["units"], cell["rows"]) == (len(by_unit[key]), len(item.start))
             )
@@ -327,7 +328,8 @@ def _decision(cells: list[CellTables], method: Any, found: Finding) -> None:
         said = method[rule]
         bounds = [view[interval]["low"] for view in method["views"] if "low" in (view.get(interval) or {})]
         decision = "infeasible cell(s)" if wrong else "replicates"
-        if not left_out or (len(method["seeds"]) < 2 and not earlier) or len(bounds) < len(method["views"]):
+        few = len(method["seeds"]) < 2 and not earlier
+        if not left_out or few or method["control"] or len(bounds) < len(method["views"]):
             decision = "undefined"
         elif min(bounds + left_out) <= 0:
             decision = "does not replicate"

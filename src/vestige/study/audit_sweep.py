@@ -81,16 +81,18 @@ def _drawn(folder: Folder) -> Finding:
 
 
 def _keys(root: Folder) -> Finding:
+    """An evaluation that several arms list is one: the same model and the same probabilities in each."""
     found = Finding(what="evaluations")
-    seen: dict[str, str] = {}
+    seen: dict[str, tuple[str, str, str]] = {}
     for folder in _folders(root.root):
         path = folder / "evaluations.json"
         for entry in json.loads(path.read_bytes()) if path.is_file() else []:
-            other = seen.setdefault(entry["key"], folder.name)
+            mine = (json.dumps(entry["identity"], sort_keys=True), entry["predictions"])
+            arm, *other = seen.setdefault(entry["key"], (folder.name, *mine))
             found.need(
-                other == folder.name,
-                f"key {entry['key'][:16]} ('{entry['label']}', bundle {entry['bundle']}) "
-                f"in {other} and {folder.name}",
+                tuple(other) == mine,
+                f"key {entry['key'][:16]} ('{entry['label']}', bundle {entry['bundle']}) stands for other "
+                f"things in {arm} and {folder.name}",
             )
     return found
 

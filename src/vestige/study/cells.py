@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,14 +16,22 @@ from vestige.deletion.requests import DeletionRequest
 from vestige.errors import InputError, did_you_mean
 from vestige.seeds import digest
 from vestige.study.candidates import EVERYTHING, Offer, offered_rows
-from vestige.study.frozen import Frozen, check_frozen, chosen_method, origin_of
+from vestige.study.frozen import (
+    Frozen,
+    FrozenMethod,
+    check_family,
+    check_frozen,
+    chosen_methods,
+    origin_of,
+)
 from vestige.study.jobs import PredictWork, TrainWork, UnlearnWork, Work
-from vestige.study.plan import Plan, checked
+from vestige.study.plan import MethodEntry, Plan, checked
 from vestige.study.protocol import Backend, Rows, Start
 from vestige.study.store import Identity, canonical, node_key
 
 __all__ = [
     "Configuration",
+    "Configured",
     "Node",
     "Setting",
     "configurations",
@@ -39,6 +47,8 @@ __all__ = [
 Kind = Literal[
     "full", "oracle", "unlearned", "predictions", "tuning", "recovery", "fresh-head", "embeddings", "random"
 ]
+
+EVALUATION_FORMAT = "vestige-evaluation-2"
 
 # Work per row relative to one training row, for the estimate of the time left.
 _SCORING = 0.3
@@ -105,11 +115,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A method with the settings it runs with. origin: "plan" or "frozen"; source: where those come from."""
+    """A method with the settings it runs with. origin: "plan" or "frozen"; source: where those come from.
+    entry: what the plan says of it."""
 
     label: str
     objective: Objective
     settings: MethodSettings
+    entry: MethodEntry = field(repr=False)
     origin: Literal["plan", "frozen"] = "plan"
     source: dict[str, Any] | None = field(default=None, repr=False)
 
@@ -118,10 +130,31 @@ class Configuration:
         """Controls stay outside Holm's family."""
         return self.objective.role == "control"
 
+    @property
+    def confirmed(self) -> bool:
+        """Whether it was frozen as one of the family that a confirmation corrects over."""
+        return self.label in (self.source or {}).get("family", ())
+
+
+@dataclass(frozen=True)
+class Configured:
+    """Every method of a plan as it runs. left_out: label -> (method, why it is not evaluated). same: label ->
+    the earlier label whose method and settings it has, where both were frozen."""
+
+    used: tuple[Configuration, ...]
+    left_out: dict[str, tuple[str, str]] = field(default_factory=dict)
+    same: dict[str, str] = field(default_factory=dict)
+
+    def at(self, bundle: str, seed: int) -> tuple[Configuration, ...]:
+        """Those that are evaluated on a bundle at a seed, each configuration once."""
+        here = {item.label: item for item in self.used if item.entry.at(bundle, seed)}
+        return tuple(item for label, item in here.items() if self.same.get(label) not in here)
+
 
 @dataclass(frozen=True)
 class Node:
-    """One piece of work. needs: keys of nodes that must be there before. cost: in training rows."""
+    """One piece of work. needs: keys of nodes that must be there before. cost: in training rows. stage: of
+    the evaluation that it is made for, where that is not the study's."""
 
     kind: Kind
     label: str
@@ -129,6 +162,7 @@ class Node:
     work: Work = field(repr=False, compare=False)
     needs: tuple[str, ...] = ()
     cost: float = 0.0
+    stage: str = ""
 
     @cached_property
     def key(self) -> str:
@@ -142,7 +176,7 @@ def prepare(plan: Plan, backend: Backend, data: IntentData | None = None) -> Set
         model = backend.model_settings(plan.model)
         task = backend.task_settings(plan.training)
         for name in [*(entry.method for entry in plan.methods), *plan.tuning.grid]:
-            backend.objective(name)
+            backend.refuse(model, backend.objective(name))
     data = data or load_intents(plan.dataset)
     return Setting(
         plan=plan,
@@ -154,26 +188,35 @@ def prepare(plan: Plan, backend: Backend, data: IntentData | None = None) -> Set
     )
 
 
-def configurations(
-    setting: Setting, frozen: Mapping[int, Frozen | None] | None = None
-) -> tuple[Configuration, ...]:
+def configurations(setting: Setting, frozen: Mapping[int, Frozen | None] | None = None) -> Configured:
     """Every method of the plan with its settings, labels unique.
 
-    frozen: by place in the plan, for entries that take frozen settings. Raises InputError when a record is
-    missing, does not name the method, found no feasible setting for it, or was frozen on other data or
-    another model than a confirmation's.
+    frozen: by place in the plan, for entries that take frozen settings. A method that found no feasible
+    setting when it was tuned is left out. Raises InputError when a record is missing, does not name the
+    method, or was frozen on other data or another model than a confirmation's, and when a confirmation lists
+    another family than was frozen.
     """
-    found = []
+    found: list[Configuration] = []
+    left_out: dict[str, tuple[str, str]] = {}
     for index, entry in enumerate(setting.plan.methods):
         objective = setting.backend.objective(entry.method)
         place = f"{setting.plan.source}: methods[{index}] ({objective.name})"
-        label = entry.label or objective.title
-        raw, source = entry.settings, None
-        if entry.frozen:
-            raw, source = _from_frozen(setting, objective, label, (frozen or {}).get(index), place)
-        settings = checked(objective.settings, raw, f"{place}: settings")
-        origin: Literal["plan", "frozen"] = "frozen" if entry.frozen else "plan"
-        found.append(Configuration(label, objective, settings, origin, source))
+        listed: list[tuple[str, dict[str, Any], dict[str, Any] | None]] = []
+        if entry.takes_frozen:
+            for item, source in _from_frozen(setting, objective, entry, (frozen or {}).get(index), place):
+                label = _frozen_label(entry, item, objective)
+                if item.settings is None:
+                    why = f"{item.note or 'no feasible candidate'}, of {item.candidates} measured"
+                    left_out[label] = objective.name, why
+                else:
+                    listed.append((label, {**item.settings, **entry.settings}, source))
+        else:
+            listed.append((entry.label or objective.title, entry.settings, None))
+        for label, raw, origin_record in listed:
+            settings = checked(objective.settings, raw, f"{place}: settings")
+            origin: Literal["plan", "frozen"] = "frozen" if entry.takes_frozen else "plan"
+            made = Configuration(label, objective, settings, entry, origin, origin_record)
+            found += _lengths(made, place) if entry.lengths else [made]
     labels = [item.label for item in found]
     for label in labels:
         if labels.count(label) > 1:
@@ -183,22 +226,44 @@ def configurations(
                 "each label once",
                 "give one of them another label",
             )
-    _check_family(setting.plan, found)
-    return tuple(found)
+    configured = Configured(tuple(found), left_out, _same(found))
+    _check_family(setting.plan, configured)
+    return configured
+
+
+def _same(found: Sequence[Configuration]) -> dict[str, str]:
+    """Two studies can freeze the same settings: they are evaluated once, under the first of their labels."""
+    same: dict[str, str] = {}
+    first: dict[str, str] = {}
+    for item in found:
+        if item.origin == "frozen":
+            what = canonical([item.objective.name, item.settings.model_dump(mode="json")])
+            if what in first:
+                same[item.label] = first[what]
+            first.setdefault(what, item.label)
+    return same
+
+
+def _frozen_label(entry: MethodEntry, item: FrozenMethod, objective: Objective) -> str:
+    """The entry's label; else the record's, which tells several listings of a matched method apart."""
+    if entry.label is not None:
+        return entry.label
+    return item.label if entry.matched is not None else objective.title
 
 
 def _from_frozen(
-    setting: Setting, objective: Objective, label: str, frozen: Frozen | None, place: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(settings, where they come from)."""
+    setting: Setting, objective: Objective, entry: MethodEntry, frozen: Frozen | None, place: str
+) -> list[tuple[FrozenMethod, dict[str, Any]]]:
+    """(listing in the record, where it comes from)."""
     if frozen is None:
         raise InputError(
             place,
-            "no frozen settings in the run folder",
+            "no frozen settings in the run folder" if entry.frozen is True else "no frozen settings",
             "frozen.json",
             "run `vestige study tune` and `vestige study freeze` with this --out first",
         )
-    if setting.plan.stage == "confirmation":
+    stages = setting.plan.stages
+    if "confirmation" in stages:
         check_frozen(
             frozen,
             data=setting.data.sha256,
@@ -206,15 +271,37 @@ def _from_frozen(
             training=setting.task.model_dump(mode="json"),
             place=place,
         )
-    chosen = chosen_method(frozen, objective.name, label, setting.plan.stage, place)
-    return chosen.settings or {}, origin_of(frozen, chosen)
+    chosen = chosen_methods(frozen, objective.name, entry.label, place, exploratory=stages == {"exploratory"})
+    return [(item, origin_of(frozen, item)) for item in chosen]
 
 
-def _check_family(plan: Plan, found: Sequence[Configuration]) -> None:
-    labels = {item.label for item in found}
-    controls = {item.label for item in found if item.control}
+def _lengths(made: Configuration, place: str) -> list[Configuration]:
+    """The configuration at `lengths` numbers of epochs, spread evenly up to its own, from 1 on if smaller."""
+    count = made.entry.lengths or 1
+    if not isinstance(made.settings, UnlearnSettings):
+        raise InputError(
+            f"{place}: lengths", str(count), "a method that trains for some epochs", "remove the key"
+        )
+    most = made.settings.epochs
+    epochs = sorted({max(1, round(most * (place + 1) / count)) for place in range(count)})
+    if most < count:
+        epochs = list(range(1, count + 1))
+    return [
+        replace(
+            made,
+            label=f"{made.label}, {number} epoch{'s' if number > 1 else ''}",
+            settings=made.settings.model_copy(update={"epochs": number}),
+        )
+        for number in epochs
+    ]
+
+
+def _check_family(plan: Plan, configured: Configured) -> None:
+    """The plan's family names candidates; at every confirmed cell it is the one that was frozen."""
+    labels = {item.label for item in configured.used}
+    controls = {item.label for item in configured.used if item.control}
     for label in plan.family or ():
-        if label not in labels:
+        if label not in labels and label not in configured.left_out:
             raise InputError(
                 f"{plan.source}: family", f"'{label}'", "labels of methods", did_you_mean(label, labels)
             )
@@ -222,14 +309,23 @@ def _check_family(plan: Plan, found: Sequence[Configuration]) -> None:
             raise InputError(
                 f"{plan.source}: family", f"the control '{label}'", "candidate methods", "remove it"
             )
+    for cell in plan.planned:
+        if cell.stage == "confirmation":
+            here = configured.at(cell.bundle, cell.seed)
+            frozen = {label for item in here for label in (item.source or {}).get("family", ())}
+            check_family(family(plan, here, cell.stage), sorted(frozen), plan.source)
 
 
-def family(plan: Plan, found: Sequence[Configuration]) -> tuple[str, ...]:
-    """Labels under Holm's correction: the plan's, else a confirmation's candidate methods, else none."""
+def family(plan: Plan, found: Sequence[Configuration], stage: str) -> tuple[str, ...]:
+    """Labels under Holm's correction at a cell: the plan's, else a confirmation's frozen family, else none.
+
+    Methods that were tuned for development alone, and controls, stay outside.
+    """
     if plan.family is not None:
-        return plan.family
-    if plan.stage == "confirmation":
-        return tuple(item.label for item in found if not item.control)
+        labels = {item.label for item in found}
+        return tuple(label for label in plan.family if label in labels)
+    if stage == "confirmation":
+        return tuple(item.label for item in found if item.confirmed and not item.control)
     return ()
 
 
@@ -345,17 +441,16 @@ def registry_entry(
     seed: int,
     used: Configuration,
     nodes: Mapping[str, Node],
+    stage: str,
     offer: Offer = EVERYTHING,
 ) -> Identity:
-    """The registry key of one evaluation: everything that changes a number, and what it is a result of.
+    """The registry entry of one evaluation. Its key is of everything that changes a number, and of nothing
+    else: the same evaluation has the same key in every arm and study that lists it.
 
     nodes: "unlearned", "full", "oracle" -> their nodes.
     """
     plan = setting.plan
     identity = {
-        "experiment": plan.name,
-        "arm": plan.arm,
-        "stage": plan.stage,
         "dataset": setting.data.name,
         "data": setting.data.sha256,
         "granularity": request.granularity,
@@ -374,9 +469,10 @@ def registry_entry(
         **{role: node.key for role, node in nodes.items()},
     }
     return {
-        "key": digest("vestige-evaluation-1", canonical(identity)),
+        "key": digest(EVALUATION_FORMAT, canonical(identity)),
         "label": used.label,
         "bundle": request.bundle,
+        "stage": stage,
         "origin": used.origin,
         "control": used.control,
         "identity": identity,

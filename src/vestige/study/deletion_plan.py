@@ -51,7 +51,8 @@ class DeletionPlan(Record):
     bundles whose hash alone is stored; nothing is ever trained or evaluated for them. drawn_by: another arm,
     or a run folder (relative to the study file), whose acquisition gate draws the bundles, so that models
     that differ (another rendering) delete the same units; what this model's own gate says of them is recorded
-    as exceptions.
+    as exceptions. reserved_by: likewise another run folder; the units that it reserves are reserved here too,
+    whatever is eligible for this model. In a study with arms the first arm's reserve binds the others.
     """
 
     granularity: Granularity = "class"
@@ -64,6 +65,7 @@ class DeletionPlan(Record):
     row_ids: tuple[str, ...] | None = None
     g_rows: tuple[str, ...] | None = None
     drawn_by: str | None = None
+    reserved_by: str | None = None
 
     @property
     def bundled(self) -> bool:
@@ -97,6 +99,13 @@ def check_deletion(deletion: DeletionPlan, subject: str) -> None:
                 f"none in {deletion.granularity} deletion",
                 "set share" if deletion.granularity == "example" else "remove the key",
             )
+    if deletion.reserved_by is not None and (deletion.drawn_by is not None or not deletion.reserved):
+        raise InputError(
+            f"{subject}: reserved_by",
+            deletion.reserved_by,
+            "reserved bundles, and no drawn_by, beside it",
+            "remove the key",
+        )
     if deletion.drawn_by is not None and not deletion.gated:
         raise InputError(
             f"{subject}: drawn_by",

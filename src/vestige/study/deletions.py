@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from vestige.decision.predictions import Predictions
-from vestige.deletion.bundles import BundlePlan, plan_bundles
+from vestige.deletion.bundles import BundlePlan, plan_bundles, reserved_units
 from vestige.deletion.clusters import (
     CLUSTERS,
     LEAST_DEVELOPMENT_ROWS,
@@ -39,7 +39,6 @@ from vestige.readers.csv_files import read_csv
 from vestige.seeds import digest
 from vestige.study.bundle_names import renamed
 from vestige.study.cells import Node, full_node, predictions_node
-from vestige.study.deletion_plan import each_once
 from vestige.study.embedded import clusters_of, embeddings_node, stored_embed
 from vestige.study.frozen import taken
 from vestige.study.plan import CUSTOM_BUNDLE, DEVELOPMENT_BUNDLE
@@ -72,8 +71,8 @@ __all__ = [
 COLUMNS = ("row_id", "view", "unit")
 DRAWING_GATE = "drawing-gate.json"
 """The acquisition gate of another model that drew the bundles."""
-LEAST_OPTIONS = 2
-"""Of a candidate set."""
+RESERVING_GATE = "reserving-gate.json"
+"""The acquisition gate of another model whose reserve binds here too."""
 DEVELOPMENT, EVALUATION = "development", "evaluation"
 """Purposes of a request: tuning alone, or results."""
 
@@ -172,11 +171,7 @@ def refuse_impossible(setting: Setting) -> None:
     retraining none, before anything is trained."""
     refuse_seen_start(setting)
     deletion = setting.plan.deletion
-    for name, own in setting.plan.own_sets.items():
-        place = f"{setting.plan.source}: own_sets.{name}"
-        each_once(own, place)
-        if len(own) < LEAST_OPTIONS:
-            raise InputError(place, f"{len(own)} option", "at least two to choose between", "add some")
+    for own in setting.plan.own_sets.values():
         setting.schema.subset(own)
     if deletion.granularity == "custom":
         _custom(setting)
@@ -269,13 +264,19 @@ def settle(
     if deletion.granularity == "custom":
         request = _custom(setting)
         _write_request(store, request)
-        tuned = any(entry.frozen for entry in setting.plan.methods)
+        tuned = any(entry.takes_frozen for entry in setting.plan.methods)
         return Deletions({CUSTOM_BUNDLE: request}, held_out=tuning_rows(request) if tuned else ())
     gate = gates[setting.plan.primary] if deletion.gated else None
-    drawing = _drawing_gate(setting, store) if deletion.drawn_by is not None else gate
-    eligible = drawing.eligible if drawing is not None else tuple(_deletable(setting))
-    if deletion.granularity == "association":
-        eligible = one_per_parent(eligible, deletion.salt)
+    drawing = gate
+    if deletion.drawn_by is not None:
+        drawing = _gate_elsewhere(setting, store, deletion.drawn_by, DRAWING_GATE, "drawn_by")
+    eligible = _eligible(setting, drawing)
+    held = None
+    if deletion.reserved_by is not None:
+        other = _gate_elsewhere(setting, store, deletion.reserved_by, RESERVING_GATE, "reserved_by")
+        held = reserved_units(
+            _eligible(setting, other), deletion.salt, _bundle_size(setting), deletion.reserved
+        )
     plan = plan_bundles(
         eligible,
         deletion.salt,
@@ -283,6 +284,7 @@ def settle(
         _bundle_count(setting),
         deletion.reserved,
         short=deletion.granularity == "association",
+        held=held,
     )
     store.write_once("bundles.json", plan.model_dump(mode="json"), "plan of bundles")
     requests = {label: _drawn(setting, store, label, plan) for label in bundles}
@@ -290,19 +292,26 @@ def settle(
         _write_request(store, request)
     if gate is not None:
         _write_gates(setting, store, gates, requests)
-    frozen = [taken(store, entry) for entry in setting.plan.methods if entry.frozen]
+    frozen = [taken(store, entry) for entry in setting.plan.methods if entry.takes_frozen]
     notes = {label: renamed(request, setting.data.sha256, frozen) for label, request in requests.items()}
     return Deletions(requests, gate, plan, renamed=notes)
 
 
-def _drawing_gate(setting: Setting, store: Store) -> AcquisitionGate:
-    """The gate of the run folder that `drawn_by` names, kept here too. Raises InputError."""
-    folder = Path(str(setting.plan.deletion.drawn_by)).resolve()
-    if store.has(DRAWING_GATE):
-        return AcquisitionGate.model_validate(store.json(DRAWING_GATE)["gate"])
+def _eligible(setting: Setting, gate: AcquisitionGate | None) -> tuple[str, ...]:
+    """Units that a gate lets through, of associations one a parent; every row of an example deletion."""
+    found = gate.eligible if gate is not None else tuple(_deletable(setting))
+    deletion = setting.plan.deletion
+    return one_per_parent(found, deletion.salt) if deletion.granularity == "association" else found
+
+
+def _gate_elsewhere(setting: Setting, store: Store, given: str, name: str, key: str) -> AcquisitionGate:
+    """The gate of the run folder that the plan names, kept here as `name`. Raises InputError."""
+    folder = Path(given).resolve()
+    if store.has(name):
+        return AcquisitionGate.model_validate(store.json(name)["gate"])
     if not (folder / "gates.json").is_file():
         raise InputError(
-            "deletion: drawn_by",
+            f"deletion: {key}",
             f"no gates.json in {folder}",
             "a run folder whose acquisition gate has been run, or an earlier arm",
             "run it first",
@@ -310,12 +319,12 @@ def _drawing_gate(setting: Setting, store: Store) -> AcquisitionGate:
     other = read_json(folder / "data.json")
     if other["sha256"] != setting.data.sha256:
         raise InputError(
-            "deletion: drawn_by", f"{folder}, made on other data", "a run on the same data", "name another"
+            f"deletion: {key}", f"{folder}, made on other data", "a run on the same data", "name another"
         )
     gates = read_json(folder / "gates.json")
     gate = gates["acquisition"][str(gates["primary_seed"])]
     store.write_once(
-        DRAWING_GATE, {"data": other["sha256"], "seed": gates["primary_seed"], "gate": gate}, "drawing gate"
+        name, {"data": other["sha256"], "seed": gates["primary_seed"], "gate": gate}, "acquisition gate"
     )
     return AcquisitionGate.model_validate(gate)
 
@@ -357,6 +366,7 @@ def _write_gates(
         found = [
             item.model_dump(mode="json")
             for seed, gate in sorted(gates.items())
+            if seed in setting.plan.seeds_of(label)
             if seed != setting.plan.primary or store.has(DRAWING_GATE)
             for item in gate_exceptions(request, gate)
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from vestige.errors import InputError
 from vestige.seeds import digest
 from vestige.study.cells import Node, Setting
 from vestige.study.jobs import Job
-
-if TYPE_CHECKING:
-    from vestige.study.store import Store
+from vestige.study.store import Store
 
 __all__ = ["CLUSTERS", "VECTORS", "EmbedWork", "clusters_of", "embeddings_node", "stored_embed", "vectors_of"]
 
@@ -101,13 +99,20 @@ def stored_embed(setting: Setting, store: Store) -> Embed:
 def clusters_of(setting: Setting, store: Store) -> Clustering:
     """The sub-intents of the data set, kept in clusters.json; they never change afterwards.
 
-    Raises InputError when the folder holds other clusters.
+    Those of a source of parts are taken where data and encoder are equal. Raises InputError when the folder
+    holds other clusters.
     """
-    node = embeddings_node(setting)
+    wanted = setting.data.sha256, str(embeddings_node(setting).identity["encoder"])
     if store.has(CLUSTERS):
         kept = store.read(CLUSTERS, Clustering)
-        if (kept.data_sha256, kept.encoder) == (setting.data.sha256, node.identity["encoder"]):
+        if (kept.data_sha256, kept.encoder) == wanted:
             return kept
-    made = cluster_intents(setting.data, stored_embed(setting, store), str(node.identity["encoder"]))
+    for place in map(Store, store.sources):
+        if place.intact(CLUSTERS):
+            made = place.read(CLUSTERS, Clustering)
+            if (made.data_sha256, made.encoder) == wanted:
+                break
+    else:
+        made = cluster_intents(setting.data, stored_embed(setting, store), wanted[1])
     store.write_once(CLUSTERS, made.model_dump(mode="json"), "clustering")
     return made

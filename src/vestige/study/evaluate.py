@@ -16,7 +16,7 @@ from vestige.seeds import digest
 from vestige.study.assess import AssessSettings, assess
 from vestige.study.candidates import Offer, suffix
 from vestige.study.cells import (
-    Configuration,
+    Configured,
     Node,
     Setting,
     family,
@@ -39,12 +39,13 @@ __all__ = ["Cell", "assess_cell", "register"]
 class Cell:
     """One assessment: a request at a seed under a candidate set, with the nodes of its probabilities.
 
-    fulls, oracles: by training seed, the compared one first. randoms: the untrained model of the seed, where
-    the plan asks for it.
+    stage: of its evaluations. fulls, oracles: by training seed, the compared one first. randoms: the
+    untrained model of the seed, where the plan asks for it.
     """
 
     bundle: str
     seed: int
+    stage: str
     offer: Offer
     fulls: tuple[tuple[int, Node], ...]
     oracles: tuple[tuple[int, Node], ...]
@@ -66,14 +67,22 @@ def register(
     setting: Setting,
     store: Store,
     deletions: Deletions,
-    used: Sequence[Configuration],
+    configured: Configured,
     cells: Sequence[Cell],
 ) -> list[dict[str, Any]]:
-    """Write evaluations.json: every planned evaluation's registry key. Raises InputError for a duplicate."""
-    entries = []
+    """Write evaluations.json, the registry entry of every planned evaluation, and left_out.json, methods of
+    the plan that are not evaluated. Raises InputError for a duplicate."""
+    if configured.left_out or configured.same:
+        infeasible = {
+            label: {"method": method, "why": why} for label, (method, why) in configured.left_out.items()
+        }
+        store.write_json("left_out.json", {"infeasible": infeasible, "same": configured.same})
+    else:
+        store.drop("left_out.json")
+    entries: list[dict[str, Any]] = []
     for cell in cells:
         request = deletions.requests[cell.bundle]
-        for item in used:
+        for item in configured.at(cell.bundle, cell.seed):
             entry = registry_entry(
                 setting,
                 request,
@@ -84,6 +93,7 @@ def register(
                     "full": full_node(setting, cell.seed),
                     "oracle": oracle_node(setting, request, cell.seed),
                 },
+                cell.stage,
                 cell.offer,
             )
             node = store.node("predictions", cell.unlearned[item.label].key)
@@ -106,7 +116,7 @@ def assess_cell(
     setting: Setting,
     store: Store,
     deletions: Deletions,
-    used: Sequence[Configuration],
+    configured: Configured,
     cell: Cell,
     entries: Sequence[Mapping[str, Any]],
     first: Assessment | None = None,
@@ -118,6 +128,7 @@ def assess_cell(
     name = cell.assessment
     utility = _utility(first) if first is not None else {}
     request = deletions.requests[cell.bundle]
+    used = configured.at(cell.bundle, cell.seed)
     tables: dict[str, Predictions] = {}
 
     def table(node: Node, label: str) -> Predictions:
@@ -145,7 +156,9 @@ def assess_cell(
     provenance["frozen"] = {
         item.label: dict(item.source) for item in used if item.source and item.label in present
     }
-    inputs: list[Any] = [provenance, setting.plan.draws, family(setting.plan, used)]
+    corrected = family(setting.plan, used, cell.stage)
+    exceptions = (*_left_out(configured), *_exceptions(setting, store, deletions, cell))
+    inputs: list[Any] = [provenance, setting.plan.draws, cell.stage, corrected, exceptions]
     if utility:
         inputs.append({label: {k: str(v) for k, v in item.items()} for label, item in utility.items()})
     provenance["inputs"] = digest(canonical(inputs))
@@ -164,14 +177,14 @@ def assess_cell(
         settings=AssessSettings(
             draws=setting.plan.draws,
             unit_kind=request.unit_kind,
-            exceptions=_exceptions(setting, store, deletions, cell),
+            exceptions=exceptions,
             candidates=cell.offer.name,
             utility=utility,
         ),
         condition=f"training seed {cell.seed}",
-        stage=setting.plan.stage,
+        stage=cell.stage,
         methods={item.label: (item.objective.name, item.control) for item in used},
-        family=[label for label in family(setting.plan, used) if label in tables],
+        family=[label for label in corrected if label in tables],
         provenance=provenance,
     )
     _beside_development(made)
@@ -212,6 +225,20 @@ def _present(store: Store, nodes: Sequence[tuple[int, Node]]) -> dict[int, Node]
 def _seeded(role: str, seed: int, cell: Cell) -> str:
     """`full`, or `full (seed 42)` for another seed than the cell's."""
     return role if seed == cell.seed else f"{role} (seed {seed})"
+
+
+def _left_out(configured: Configured) -> tuple[str, ...]:
+    """Methods that tuning found nothing for, in sentences."""
+    return (
+        *(
+            f"{label} was tuned and is not evaluated: {why}."
+            for label, (_, why) in configured.left_out.items()
+        ),
+        *(
+            f"{label} has the settings of {other} and is evaluated once, under that name."
+            for label, other in configured.same.items()
+        ),
+    )
 
 
 def _exceptions(setting: Setting, store: Store, deletions: Deletions, cell: Cell) -> tuple[str, ...]:

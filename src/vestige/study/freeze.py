@@ -8,7 +8,7 @@ from typing import Any
 
 from vestige.contracts import Undefined
 from vestige.deletion.bundles import BundlePlan, hash_units
-from vestige.errors import InputError
+from vestige.errors import InputError, did_you_mean
 from vestige.study.frozen import FROZEN, Frozen, FrozenMethod
 from vestige.study.plan import MethodEntry, Plan, checked
 from vestige.study.store import Store, file_sha256, now
@@ -39,18 +39,37 @@ def freeze_study(out: str | Path) -> Frozen:
         return _written(store, FROZEN, _record(store, plan, tuning, methods))
 
 
-def match_study(out: str | Path, target: float | None = None) -> tuple[Frozen, str]:
+def match_study(
+    out: str | Path, target: float | None = None, *, each: str | None = None
+) -> tuple[Frozen, str]:
     """(record, its name in the folder): per method the feasible development candidate nearest the target.
 
     target: suppression ratio; None: that of the data set (`TARGETS`). A method that the plan lists with
-    settings is matched among the candidates that have them, once a listing. Raises InputError without tuning,
-    without a target, or where no suppression was measured.
+    settings is matched among the candidates that have them, once a listing. each: a setting; a method is then
+    matched once for every tested value of it but the chosen one, its other settings as chosen, so that the
+    epoch alone is free. Raises InputError without tuning, without a target, or where no suppression was
+    measured.
     """
     Store.reading(out)
     with Store.writing(out) as store:
         plan, tuning = _tuned(store)
+        if tuning.prune:
+            raise InputError(
+                str(store.path(TUNING)),
+                "points that were stopped early",
+                "every epoch of every point: a stopped one may be the nearest",
+                "tune without tuning.prune",
+            )
         target = _target(store, target)
-        listed = [item for tuned in tuning.methods for item in _listings(plan, tuned)]
+        if each is None:
+            listed = [item for tuned in tuning.methods for item in _listings(plan, tuned)]
+        else:
+            listed = [item for tuned in tuning.methods for item in _values(tuned, each)]
+            if not listed:
+                known = sorted({name for tuned in tuning.methods for name in tuned.grid})
+                raise InputError(
+                    "--each", f"'{each}'", "a setting with several tested values", did_you_mean(each, known)
+                )
         methods = [_nearest(tuned, label, asked, target) for tuned, label, asked in listed]
         reasons = {
             epoch.s.undefined
@@ -105,6 +124,17 @@ def _listings(plan: Plan, tuned: MethodTuning) -> list[tuple[MethodTuning, str, 
     return [(tuned, entry.label or tuned.title, _asked(entry)) for entry in entries]
 
 
+def _values(tuned: MethodTuning, field: str) -> list[tuple[MethodTuning, str, dict[str, Any]]]:
+    """As `_listings`, for every tested value of a setting but the chosen one."""
+    chosen = tuned.settings or {}
+    same = {name: chosen[name] for name in tuned.grid if name != field and name in chosen}
+    return [
+        (tuned, f"{tuned.title}, {field} {value:g}", {**same, field: value})
+        for value in tuned.grid.get(field, ())
+        if value != chosen.get(field)
+    ]
+
+
 def _asked(entry: MethodEntry) -> dict[str, Any]:
     """The entry's own settings, as numbers."""
     from vestige.methods import METHODS
@@ -122,7 +152,9 @@ def _best(item: MethodTuning, label: str) -> FrozenMethod:
         settings=item.settings,
         objective=chosen.objective if chosen else None,
         edges=item.edges,
+        unbracketed=item.unbracketed,
         budget=item.budget,
+        candidates=item.candidates,
         note=item.note,
         s=chosen.s if chosen else None,
     )
@@ -137,6 +169,8 @@ def _nearest(item: MethodTuning, label: str, asked: dict[str, Any], target: floa
         "control": _control(item.method),
         "edges": (),
         "budget": item.budget,
+        "candidates": item.candidates,
+        "among": asked,
     }
     if found is None:
         there = any(point.epochs for point in points)
@@ -181,9 +215,8 @@ def _record(
         bundles |= drawn.reserved
     else:
         bundles = {tuning.bundle: str(tuning.request["units"])}
-    family = plan.family
-    if family is None:
-        family = tuple(item.label for item in methods if not item.control and item.settings is not None)
+    labels = {item.label for item in methods if not item.control and item.settings is not None}
+    family = tuple(label for label in plan.family or [item.label for item in methods] if label in labels)
     identity = next(record for record in store.nodes() if record.kind == "tuning").identity
     return Frozen(
         time=now(),

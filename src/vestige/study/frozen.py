@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from vestige.contracts import Record, Undefined
 from vestige.errors import InputError, did_you_mean, first_five
@@ -22,9 +22,10 @@ __all__ = [
     "FrozenMethod",
     "check_family",
     "check_frozen",
-    "chosen_method",
+    "chosen_methods",
     "origin_of",
     "read_frozen",
+    "recorded",
     "taken",
 ]
 
@@ -32,10 +33,12 @@ FROZEN = "frozen.json"
 
 
 class FrozenMethod(Record):
-    """A method's settings, `epochs` the chosen one. settings: None where no candidate was feasible.
+    """A method's settings, `epochs` the chosen one. settings: None where no candidate was feasible: such a
+    method is not evaluated. candidates: how many were measured. unbracketed: settings with too few tested
+    values for a choice to be at an edge.
 
     s: suppression of the chosen candidate on development rows. gap: its distance to the target of a record of
-    matched suppression; unmatched: that is more than 0.1.
+    matched suppression; unmatched: that is more than 0.1; among: settings that its candidates had to have.
     """
 
     method: str
@@ -44,11 +47,14 @@ class FrozenMethod(Record):
     settings: dict[str, Any] | None
     objective: float | None
     edges: tuple[str, ...]
+    unbracketed: tuple[str, ...] = ()
     budget: int
+    candidates: int = 0
     note: str = ""
     s: float | Undefined | None = None
     gap: float | None = None
     unmatched: bool = False
+    among: dict[str, Any] = Field(default_factory=dict)
 
 
 class Frozen(Record):
@@ -88,27 +94,33 @@ def read_frozen(path: Path) -> Frozen:
         ) from None
 
 
-def taken(store: Store, entry: MethodEntry) -> Frozen | None:
-    """The record that a method takes its settings from, copied in from elsewhere. None: none yet."""
+def recorded(store: Store, entry: MethodEntry) -> Frozen | None:
+    """The record that a method takes its settings from. None: none yet."""
     if entry.frozen is True:
         return read_frozen(store.path(FROZEN)) if store.has(FROZEN) else None
-    path = Path(str(entry.frozen))
-    found = read_frozen(path)
-    if path.resolve() != store.path(FROZEN).resolve():
+    return read_frozen(Path(str(entry.frozen))) if entry.frozen else None
+
+
+def taken(store: Store, entry: MethodEntry) -> Frozen | None:
+    """As `recorded`; a record from elsewhere is copied in."""
+    found = recorded(store, entry)
+    path = store.path(FROZEN) if entry.frozen is True else Path(str(entry.frozen))
+    if found is not None and path.resolve() != store.path(FROZEN).resolve():
         store.write(f"frozen-{file_sha256(path)[:16]}.json", path.read_bytes())
     return found
 
 
-def chosen_method(frozen: Frozen, method: str, label: str, stage: str, place: str) -> FrozenMethod:
-    """What a record says of a method; `label` decides where it lists the method several times.
+def chosen_methods(
+    frozen: Frozen, method: str, label: str | None, place: str, *, exploratory: bool
+) -> tuple[FrozenMethod, ...]:
+    """What a record says of a method: one listing, or all where it lists several and no label picks one.
 
-    Raises InputError when it is not there, had no feasible candidate, or was matched on suppression and the
-    study is not exploratory.
+    Raises InputError when it is not there, or was matched on suppression and the study is not exploratory.
     """
-    if frozen.match is not None and stage != "exploratory":
+    if frozen.match is not None and not exploratory:
         raise InputError(
             place,
-            f"settings matched to a suppression of {frozen.match:g} in a study of stage {stage}",
+            f"settings matched to a suppression of {frozen.match:g} in a study that is not exploratory",
             "stage: exploratory",
             "set it, or take settings that the development objective chose",
         )
@@ -116,20 +128,12 @@ def chosen_method(frozen: Frozen, method: str, label: str, stage: str, place: st
     if not listed:
         known = ", ".join(sorted({item.method for item in frozen.methods}))
         raise InputError(place, "a method that was not tuned", f"one of {known}", "tune it")
-    if len(listed) > 1:
+    if len(listed) > 1 and label is not None:
         labels = {item.label: item for item in listed}
         if label not in labels:
             raise InputError(place, f"label '{label}'", "a label in the record", did_you_mean(label, labels))
         listed = [labels[label]]
-    (found,) = listed
-    if found.settings is None:
-        raise InputError(
-            place,
-            f"no chosen setting ({found.note})",
-            "a feasible setting",
-            "widen tuning.grid or leave the method out",
-        )
-    return found
+    return tuple(listed)
 
 
 def origin_of(frozen: Frozen, item: FrozenMethod) -> dict[str, Any]:
@@ -144,6 +148,7 @@ def origin_of(frozen: Frozen, item: FrozenMethod) -> dict[str, Any]:
         "development": frozen.development,
         "tuning_sha256": frozen.tuning_sha256,
         "edges": list(item.edges),
+        "family": list(frozen.family),
     }
     if isinstance(item.s, float):
         found["development_s"] = item.s
@@ -170,14 +175,13 @@ def check_frozen(
             )
 
 
-def check_family(family: Sequence[str], records: Sequence[Frozen], place: str) -> None:
+def check_family(family: Sequence[str], frozen: Sequence[str], place: str) -> None:
     """Refuse a confirmation that corrects over other methods than were frozen together."""
-    frozen = {label for record in records for label in record.family}
-    differ = sorted(frozen ^ set(family))
+    differ = sorted(set(frozen) ^ set(family))
     if differ:
         raise InputError(
             f"{place}: family",
             f"{first_five(sorted(family)) or 'none'}",
             f"the frozen family: {first_five(sorted(frozen)) or 'none'}",
-            "a confirmation corrects over every method that was frozen: list them all under their labels",
+            "a confirmation corrects over every method of the family: list them all under their labels",
         )

@@ -75,9 +75,7 @@ _MAKERS: dict[str, Callable[[Ledger], Sequence[LedgerRow]]] = {
     "clinc": lambda one: measured_rows.clinc_rows(one.measured),
     "labels": lambda one: measured_rows.label_rows(one.measured),
     "schemas": lambda one: measured_rows.schema_rows(one.measured),
-    "suppression": lambda one: measured_rows.suppression_rows(
-        one.measured, work.development_suppression(one.measured)
-    ),
+    "suppression": lambda one: measured_rows.suppression_rows(one.measured),
     "recovery": lambda one: recovery.recovery_rows(one.recoveries),
     "curves": lambda one: recovery.curve_rows(one.recoveries),
     "controls": lambda one: recovery.control_rows(one.recoveries),

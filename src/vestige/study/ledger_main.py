@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from vestige.contracts import Interval, ModelAssessment, Record, Undefined
+from vestige.contracts import Interval, Record, Undefined
 from vestige.files import read_record
-from vestige.study.ledger_measured import Measured
+from vestige.study.ledger_measured import Evaluation, Measured, evaluations
 from vestige.study.ledger_rows import ClincRow, MainTable2Row, MainTable3Row
 from vestige.study.ledger_run import REMEDY, Filled, Run, bundle_name
 from vestige.study.summary_records import MethodReplication, PooledSummary, ReplicationSummary
@@ -24,42 +24,43 @@ SETTINGS = {"transfer": "frozen_transfer", "confirmation": "tuned", "replication
 def main_table2_rows(items: Sequence[Measured], summaries: Summaries) -> list[MainTable2Row]:
     """Phase 1: configurations of a confirmation. Phase 2: the hierarchical summaries of replications."""
     found = []
-    for item in items:
-        record = item.record
-        if record.candidates != "S0" or record.stage != "confirmation" or item.granularity != "class":
+    for one in evaluations(items):
+        item, model = one.item, one.model
+        if item.record.stage != "confirmation" or item.granularity != "class":
             continue
-        if item.dataset == "clinc150" or item.labels != "semantic" or not record.has_oracle:
+        if item.dataset == "clinc150" or item.labels != "semantic":
             continue
-        for model in item.tested:
-            filled = Filled()
-            for view in ("f", "g"):
-                name = view.upper()
-                filled.take(item.full, **{f"d0_{view}": f"displacement.{name}"})
-                filled.put(f"gain_{view}", model.metrics.get(f"gain.{name}"), row=True)
-                filled.take(model, **{f"progress_{view}": f"progress.{name}"})
-            p = model.p_value.get("holm")
-            found.append(
-                MainTable2Row(
-                    phase=1,
-                    method=model.label,
-                    seeds=str(item.seed),
-                    bundles=item.bundle,
-                    decision=_capital(str(model.decision)),
-                    p_holm=None if isinstance(p, Undefined) else p,
-                    origin=item.place,
-                    printed=filled.printed,
-                    **filled.values,
-                )
+        filled = Filled()
+        for view in ("f", "g"):
+            name = view.upper()
+            filled.take(item.full, **{f"d0_{view}": f"displacement.{name}"})
+            filled.put(f"gain_{view}", model.metrics.get(f"gain.{name}"), row=True)
+            filled.take(model, **{f"progress_{view}": f"progress.{name}"})
+        p = model.p_value.get("holm")
+        found.append(
+            MainTable2Row(
+                phase=1,
+                method=model.label,
+                seeds=str(item.seed),
+                bundles=item.bundle,
+                decision=_capital(str(model.decision)),
+                p_holm=None if isinstance(p, Undefined) else p,
+                origin=item.place,
+                printed=filled.printed,
+                **filled.values,
             )
+        )
     for run, _ in summaries.get("replication", ()):
-        if not _about(run, "clinc150"):
-            summary = _summary(ReplicationSummary, run, "replication")
-            found += [
-                _replicated(item)
-                for item in summary.methods
-                if not item.control and len(item.seeds) * len(item.bundles) > 1
-            ]
+        summary = _summary(ReplicationSummary, run, "replication")
+        if not _about(run, "clinc150") and run.plan.get("stage") in ("confirmation", "replication"):
+            found += [_replicated(item) for item in summary.methods if _whole_grid(item)]
     return found
+
+
+def _whole_grid(item: MethodReplication) -> bool:
+    """Whether a candidate was evaluated on every one of several cells, each seed on each bundle."""
+    cells = len(item.views[0].cells) if item.views else 0
+    return not item.control and cells > 1 and cells == len(item.seeds) * len(item.bundles)
 
 
 def _about(run: Run, dataset: str) -> bool:
@@ -112,14 +113,10 @@ def _capital(text: str) -> str:
 def main_table3_rows(items: Sequence[Measured], summaries: Summaries) -> list[MainTable3Row]:
     """CLINC150 by bundle: frozen transfer, tuned, pooled intents, opaque labels; one candidate a record."""
     groups: dict[str, list[MainTable3Row]] = {"frozen_transfer": [], "tuned": [], "opaque": []}
-    for item in items:
-        if item.record.candidates != "S0" or item.dataset != "clinc150" or item.granularity != "class":
-            continue
+    for one in _clinc(items):
+        item, model = one.item, one.model
         opaque = item.labels == "opaque"
-        setting = "tuned" if opaque else SETTINGS.get(item.record.stage, "")
-        model = _candidate(item)
-        if not setting or model is None or not item.record.has_oracle:
-            continue
+        setting = "tuned" if opaque else SETTINGS[one.stage]
         words = "Opaque" if opaque else {"tuned": "Tuned"}.get(setting, "Frozen transfer")
         filled = Filled()
         for view in ("f", "g"):
@@ -142,15 +139,39 @@ def main_table3_rows(items: Sequence[Measured], summaries: Summaries) -> list[Ma
     pooled = [
         row
         for run, _ in summaries.get("pooled", ())
-        if str(run.json("data.json", {}).get("name")) == "clinc150" and _plain(run)
+        if str(run.json("data.json", {}).get("name")) == "clinc150"
+        and _plain(run)
+        and SETTINGS.get(str(run.plan.get("stage"))) == "tuned"
         for row in _pooled(_summary(PooledSummary, run, "pooled"))
     ]
     return [*groups["frozen_transfer"], *groups["tuned"], *pooled, *groups["opaque"]]
 
 
-def _candidate(item: Measured) -> ModelAssessment | None:
-    tested = [model for model in item.tested if not model.control]
-    return next((model for model in tested if model.method == "simnpo"), tested[0] if tested else None)
+def _clinc(items: Sequence[Measured]) -> list[Evaluation]:
+    """Evaluations of one method and one model on CLINC150's classes, those of most of the tuned ones, else of
+    the first: semantic ones that transferred or were tuned there, and opaque ones."""
+    known = [
+        one
+        for one in evaluations(items)
+        if one.item.dataset == "clinc150"
+        and one.item.granularity == "class"
+        and not one.model.control
+        and (one.item.labels == "opaque" or one.stage in SETTINGS)
+    ]
+    whose = [
+        (one.item.key, one.model.method or one.model.label)
+        for one in sorted(known, key=lambda one: SETTINGS.get(one.stage) != "tuned")
+    ]
+    tuned = [
+        (one.item.key, one.model.method or one.model.label)
+        for one in known
+        if SETTINGS.get(one.stage) == "tuned" and one.item.labels == "semantic"
+    ]
+    if not whose:
+        return []
+    most = max(tuned, key=tuned.count) if tuned else whose[0]
+    chosen = [one for one in known if (one.item.key, one.model.method or one.model.label) == most]
+    return sorted(chosen, key=lambda one: (one.item.primary is False, one.item.seed, one.item.bundle))
 
 
 def _pooled(summary: PooledSummary) -> list[MainTable3Row]:

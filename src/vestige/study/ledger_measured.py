@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from vestige.contracts import Assessment, ModelAssessment
@@ -17,15 +18,20 @@ from vestige.study.ledger_rows import (
     SuppressionRow,
 )
 from vestige.study.ledger_run import Filled, Run, bundle_name, model_names, number_of
+from vestige.study.store import canonical
 
 __all__ = [
+    "Evaluation",
     "Measured",
+    "PanelRun",
     "architecture_rows",
     "clinc_rows",
     "displacement_rows",
+    "evaluations",
     "label_rows",
     "measured",
     "method_rows",
+    "panel_runs",
     "schema_rows",
     "suppression_rows",
 ]
@@ -102,6 +108,69 @@ class Measured:
         """Rows or units of a view."""
         return next((getattr(item, what) for item in self.record.views if item.view == view), None)
 
+    @cached_property
+    def _entries(self) -> dict[str, dict[str, Any]]:
+        """Label -> registry entry."""
+        by_key = {entry["key"]: entry for entry in self.run.entries}
+        keys = dict(self.record.provenance.get("evaluations") or {})
+        return {label: by_key[key] for label, key in keys.items() if key in by_key}
+
+    def frozen(self, label: str) -> dict[str, Any]:
+        """Where the frozen settings of a model come from; empty where they were not frozen."""
+        return dict(dict(self.record.provenance.get("frozen") or {}).get(label) or {})
+
+    @property
+    def matched(self) -> bool:
+        """Whether a model of it has settings that were matched on suppression."""
+        return any("target_s" in self.frozen(model.label) for model in self.tested)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation of one unlearned model under all options, whatever studies hold it.
+
+    key: of the registry. stage: of the study that made it, which need not be the one that `item` is of.
+    """
+
+    item: Measured
+    model: ModelAssessment
+    key: str
+    stage: str
+    configuration: str
+    """Method and settings, which evaluations of other seeds, bundles and renderings share."""
+    entry: Mapping[str, Any] | None = None
+    """Of the registry; None for predictions that were compared."""
+
+
+def evaluations(items: Sequence[Measured]) -> list[Evaluation]:
+    """Every evaluation that was compared with an oracle under all options, each once.
+
+    Where several studies hold one, it is shown as the study that made it did; else as the first that is read.
+    """
+    found: dict[str, tuple[bool, Evaluation]] = {}
+    for item in _whole(items):
+        if not item.record.has_oracle:
+            continue
+        for model in item.tested:
+            entry = item._entries.get(model.label)
+            key = entry["key"] if entry else f"{item.run.root}/{item.place}: {model.label}"
+            made = _made_for(item.run, entry)
+            own = (made.get("study"), made.get("arm")) == (item.run.name, item.run.arm)
+            configuration = model.method or model.label
+            if entry:
+                configuration = canonical([configuration, entry["identity"]["settings"]])
+            stage = made.get("stage") or item.record.stage
+            one = Evaluation(item, model, key, stage, configuration, entry)
+            if key not in found or (own and not found[key][0]):
+                found[key] = own, one
+    return [one for _, one in found.values()]
+
+
+def _made_for(run: Run, entry: Mapping[str, Any] | None) -> dict[str, str]:
+    """Study, arm and stage that made the unlearned model of a registry entry."""
+    node = run.node("unlearned", entry["identity"]["unlearned"]) if entry else None
+    return dict(node.get("made_for") or {}) if node else {}
+
 
 def measured(runs: Sequence[Run]) -> list[Measured]:
     """Every assessment of every run."""
@@ -114,39 +183,38 @@ def _whole(items: Sequence[Measured]) -> Iterator[Measured]:
 
 
 def method_rows(items: Sequence[Measured]) -> list[MethodRow]:
-    """Every unlearning configuration under all options, with an oracle."""
+    """Every unlearning configuration under all options, with an oracle, once however many studies hold it."""
     found: list[MethodRow] = []
-    for item in _whole(items):
-        if not item.record.has_oracle:
-            continue
-        for model in item.tested:
-            filled = _gains(item, model, unit="_unit")
-            filled.put("delta_acc_pp", model.metrics.get("delta_accuracy.R"), scale=100.0)
-            filled.take(model, ece="ece.R", delta_ece="delta_ece.R")
-            found.append(
-                MethodRow(
-                    id=len(found) + 1,
-                    model=item.key,
-                    dataset=item.dataset,
-                    labels=item.labels,
-                    seed=item.seed,
-                    bundle=item.bundle,
-                    method=model.label,
-                    stage=item.record.stage,
-                    status=str(model.decision),
-                    rows_f=item.count("F", "rows"),
-                    rows_g=item.count("G", "rows"),
-                    units=item.count("F", "units"),
-                    granularity=item.granularity,
-                    experiment=item.run.name,
-                    control=model.control,
-                    method_name=model.method,
-                    units_hash=item.units[:16],
-                    origin=item.place,
-                    printed=filled.printed,
-                    **filled.values,
-                )
+    for one in evaluations(items):
+        item, model = one.item, one.model
+        filled = _gains(item, model, unit="_unit")
+        filled.put("delta_acc_pp", model.metrics.get("delta_accuracy.R"), scale=100.0)
+        filled.take(model, ece="ece.R", delta_ece="delta_ece.R")
+        found.append(
+            MethodRow(
+                id=len(found) + 1,
+                model=item.key,
+                dataset=item.dataset,
+                labels=item.labels,
+                seed=item.seed,
+                bundle=item.bundle,
+                method=model.label,
+                stage=one.stage,
+                status=str(model.decision),
+                rows_f=item.count("F", "rows"),
+                rows_g=item.count("G", "rows"),
+                units=item.count("F", "units"),
+                gate=item.record.intervention_gate,
+                granularity=item.granularity,
+                experiment=item.run.name,
+                control=model.control,
+                method_name=model.method,
+                units_hash=item.units[:16],
+                origin=item.place,
+                printed=filled.printed,
+                **filled.values,
             )
+        )
     return found
 
 
@@ -176,112 +244,173 @@ def displacement_rows(items: Sequence[Measured]) -> list[DisplacementRow]:
         before, after = filled.values["acc_full"], filled.values["acc_oracle"]
         noise = {view: item.record.noise.get(f"noise_full.{view}") for view in ("F", "G")}
         key = (item.key, item.dataset, item.labels, item.granularity, item.bundle, item.units, item.seed)
-        found.setdefault(
-            key,
-            DisplacementRow(
-                model=item.key,
-                dataset=item.dataset,
-                labels=item.labels,
-                granularity=item.granularity,
-                bundle=item.bundle,
-                seed=item.seed,
-                delta_acc_pp=None if before is None or after is None else (after - before) * 100,
-                noise_f=number_of(noise["F"]),
-                noise_g=number_of(noise["G"]),
-                noise_pairs=item.record.noise_pairs.get("noise_full"),
-                rows_f=item.count("F", "rows"),
-                rows_g=item.count("G", "rows"),
-                units=item.count("F", "units"),
-                gate=item.record.intervention_gate,
-                experiment=item.run.name,
-                origin=item.place,
-                printed=filled.printed,
-                **filled.values,
-            ),
+        pairs = item.record.noise_pairs.get("noise_full")
+        if key in found and (found[key].noise_pairs or 0) >= (pairs or 0):
+            continue
+        found[key] = DisplacementRow(
+            model=item.key,
+            dataset=item.dataset,
+            labels=item.labels,
+            granularity=item.granularity,
+            bundle=item.bundle,
+            seed=item.seed,
+            delta_acc_pp=None if before is None or after is None else (after - before) * 100,
+            noise_f=number_of(noise["F"]),
+            noise_g=number_of(noise["G"]),
+            noise_pairs=pairs,
+            rows_f=item.count("F", "rows"),
+            rows_g=item.count("G", "rows"),
+            units=item.count("F", "units"),
+            gate=item.record.intervention_gate,
+            experiment=item.run.name,
+            origin=item.place,
+            printed=filled.printed,
+            **filled.values,
         )
     return list(found.values())
 
 
+CLINC_ORDER = ("transfer", "exploratory", "control", "confirmation", "replication")
+"""Of the rows of one seed and bundle."""
+
+
 def clinc_rows(items: Sequence[Measured]) -> list[ClincRow]:
-    """Configurations on CLINC150 under semantic labels."""
+    """Configurations on CLINC150 under semantic labels: frozen transfer first, then seed by seed and bundle
+    by bundle, matched ones before controls and tuned ones."""
+    chosen = [
+        one for one in evaluations(items) if one.item.dataset == "clinc150" and one.item.labels == "semantic"
+    ]
+    chosen.sort(
+        key=lambda one: (
+            one.stage != "transfer",
+            not one.item.primary,
+            one.item.seed,
+            one.item.bundle,
+            one.item.key,
+            one.item.granularity,
+            CLINC_ORDER.index(one.stage) if one.stage in CLINC_ORDER else len(CLINC_ORDER),
+            one.model.label.lower(),
+        )
+    )
     found: list[ClincRow] = []
-    for item in _whole(items):
-        if item.dataset != "clinc150" or item.labels != "semantic" or not item.record.has_oracle:
-            continue
-        for model in item.tested:
-            filled = _gains(item, model, unit="_intent")
-            del filled.values["d0_g"]
-            filled.printed.pop("d0_g", None)
-            filled.put("delta_acc_pp", model.metrics.get("delta_accuracy.R"), scale=100.0)
-            arm = f"{item.run.arm}__" if item.run.arm else ""
-            found.append(
-                ClincRow(
-                    id=len(found) + 1,
-                    model=item.key,
-                    seed=item.seed,
-                    bundle=item.bundle,
-                    run_label=f"{arm}{model.label}",
-                    stage=item.record.stage,
-                    status=str(model.decision),
-                    origin=item.place,
-                    printed=filled.printed,
-                    **filled.values,
-                )
+    for one in chosen:
+        item, model = one.item, one.model
+        filled = _gains(item, model, unit="_intent")
+        del filled.values["d0_g"]
+        filled.printed.pop("d0_g", None)
+        filled.put("delta_acc_pp", model.metrics.get("delta_accuracy.R"), scale=100.0)
+        arm = f"{item.run.arm}__" if item.run.arm else ""
+        found.append(
+            ClincRow(
+                id=len(found) + 1,
+                model=item.key,
+                seed=item.seed,
+                bundle=item.bundle,
+                run_label=f"{arm}{model.label}",
+                stage=one.stage,
+                status=str(model.decision),
+                granularity=item.granularity,
+                units=item.count("F", "units"),
+                **_positive(item, model),
+                origin=item.place,
+                printed=filled.printed,
+                **filled.values,
             )
+        )
     return found
+
+
+def _positive(item: Measured, model: ModelAssessment) -> dict[str, float]:
+    """Share of the deleted units whose mean gain is above 0, on F and on G, from the run's summary."""
+    summary = item.run.json("summaries/replication.json", {"methods": []})
+    return {
+        f"positive_{view['view'].lower()}": cell["positive"]
+        for method in summary["methods"]
+        if method["label"] == model.label
+        for view in method["views"]
+        for cell in view["cells"]
+        if (cell["seed"], bundle_name(cell["bundle"])) == (item.seed, item.bundle)
+        and cell.get("positive") is not None
+    }
 
 
 _ROLES = ("screening", "confirmation", "replication")
 
 
-def architecture_rows(items: Sequence[Measured]) -> list[ArchitectureRow]:
-    """Class deletion by one method on several backbones: first runs, and runs that change seed or bundle.
+@dataclass(frozen=True)
+class PanelRun:
+    """One backbone under the panel's method. first: its run at the primary seed on the first bundle, to which
+    others are compared; None: this is it."""
 
-    The method is the one on most backbones. A backbone's first run is at the primary seed on its first
-    bundle; differences are to it. Empty with fewer than two backbones.
+    run: Evaluation
+    first: Evaluation | None
+
+
+def panel_runs(items: Sequence[Measured]) -> list[PanelRun]:
+    """Class deletion by one method on several backbones: first runs, then those that change seed or bundle.
+
+    The method is the one on most backbones. A change of seed or bundle is shown where at least two backbones
+    have it: what one backbone alone repeats is a replication of its own. Empty with fewer than two backbones.
     """
     runs = [
-        (item, model)
-        for item in _whole(items)
-        if item.granularity == "class"
-        and item.labels == "semantic"
-        and item.record.stage in _ROLES
-        and item.record.has_oracle
-        for model in item.tested
-        if not model.control
+        one
+        for one in evaluations(items)
+        if one.item.granularity == "class"
+        and one.item.labels == "semantic"
+        and one.stage in _ROLES
+        and not one.model.control
     ]
     reach: dict[tuple[str, str], set[str]] = {}
-    for item, model in runs:
-        reach.setdefault((item.dataset, model.method or model.label), set()).add(item.key)
+    for one in runs:
+        reach.setdefault((one.item.dataset, _method(one)), set()).add(one.item.key)
     if not reach:
         return []
     dataset, method = max(reach, key=lambda name: len(reach[name]))
     if len(reach[dataset, method]) < 2:
         return []
-    chosen = [
-        (item, model)
-        for item, model in runs
-        if item.dataset == dataset and (model.method or model.label) == method
-    ]
-    first_bundle = min(item.bundle for item, _ in chosen)
-    first: dict[str, tuple[Measured, ModelAssessment]] = {}
-    for item, model in chosen:
-        if item.primary and item.bundle == first_bundle:
-            first.setdefault(item.key, (item, model))
+    chosen = [one for one in runs if (one.item.dataset, _method(one)) == (dataset, method)]
+    first_bundle = min(one.item.bundle for one in chosen)
+    first: dict[str, Evaluation] = {}
+    for one in chosen:
+        if one.item.primary and one.item.bundle == first_bundle:
+            first.setdefault(one.item.key, one)
+    held: dict[tuple[int, str], set[str]] = {}
+    for one in chosen:
+        held.setdefault((one.item.seed, one.item.bundle), set()).add(one.item.key)
     found = []
-    for item, model in sorted(
-        chosen, key=lambda pair: (pair[0].title.lower(), pair[0].bundle, not pair[0].primary, pair[0].seed)
-    ):
-        base = first.get(item.key)
-        if base is None or (item.seed != base[0].seed and item.bundle != base[0].bundle):
+    for one in sorted(chosen, key=_place):
+        base = first.get(one.item.key)
+        if base is None or len(held[one.item.seed, one.item.bundle]) < 2:
             continue
+        if one.item.seed != base.item.seed and one.item.bundle != base.item.bundle:
+            continue
+        found.append(PanelRun(one, None if one is base else base))
+    return found
+
+
+def _method(one: Evaluation) -> str:
+    return one.model.method or one.model.label
+
+
+def _place(one: Evaluation) -> tuple[Any, ...]:
+    item = one.item
+    return item.title.lower(), item.bundle, not item.primary, item.seed
+
+
+def architecture_rows(items: Sequence[Measured]) -> list[ArchitectureRow]:
+    """Progress of every run of the panel, and its difference to the backbone's first run."""
+    found = []
+    for panel in panel_runs(items):
+        item, model = panel.run.item, panel.run.model
         filled = Filled()
         for view in ("f", "g"):
             estimate = model.metrics.get(f"progress.{view.upper()}")
             filled.put(f"progress_{view}", estimate, row=True, unit="_class" if view == "f" else "")
             value = number_of(estimate)
-            start = number_of(base[1].metrics.get(f"progress.{view.upper()}"))
-            known = value is not None and start is not None and base[0] is not item
+            start = (
+                number_of(panel.first.model.metrics.get(f"progress.{view.upper()}")) if panel.first else None
+            )
+            known = value is not None and start is not None
             filled.values[f"diff_progress_{view}"] = value - start if known else None  # type: ignore[operator]
         filled.put("delta_acc_pp", model.metrics.get("delta_accuracy.R"), scale=100.0)
         found.append(
@@ -289,7 +418,7 @@ def architecture_rows(items: Sequence[Measured]) -> list[ArchitectureRow]:
                 model=item.title,
                 seed=item.seed,
                 bundle=item.bundle,
-                stage=item.record.stage,
+                stage=panel.run.stage,
                 status=str(model.decision),
                 model_key=item.key,
                 origin=item.place,
@@ -301,24 +430,27 @@ def architecture_rows(items: Sequence[Measured]) -> list[ArchitectureRow]:
 
 
 def label_rows(items: Sequence[Measured]) -> list[LabelRow]:
-    """Pairs of one request, seed and model under semantic and opaque labels, semantic first."""
-    groups: dict[tuple[str, ...], dict[str, list[Measured]]] = {}
-    for item in _whole(items):
-        if item.record.has_oracle and item.units:
-            key = (item.dataset, item.bundle, str(item.seed), item.key, item.units)
-            groups.setdefault(key, {}).setdefault(item.labels, []).append(item)
+    """Pairs of one request, seed, model and configuration under semantic and opaque labels, semantic first.
+
+    Of several maps of codes the first is paired.
+    """
+    groups: dict[tuple[str, ...], dict[str, list[Evaluation]]] = {}
+    for one in evaluations(items):
+        item = one.item
+        if item.units and not one.model.control:
+            key = (item.dataset, item.bundle, str(item.seed), item.key, item.units, one.configuration)
+            groups.setdefault(key, {}).setdefault(item.labels, []).append(one)
     found = []
     for _, group in sorted(groups.items()):
         if {"semantic", "opaque"} <= set(group):
             semantic = group["semantic"][0]
-            found.append(_label_row(semantic, None))
-            found += [_label_row(opaque, semantic) for opaque in group["opaque"]]
+            opaque = min(group["opaque"], key=lambda one: one.item.record.provenance.get("map_seed") or 0)
+            found += [_label_row(semantic, None), _label_row(opaque, semantic)]
     return found
 
 
-def _label_row(item: Measured, semantic: Measured | None) -> LabelRow:
-    candidates = [model for model in item.tested if not model.control] or item.tested
-    model = next((one for one in candidates if one.method == "simnpo"), candidates[0] if candidates else None)
+def _label_row(one: Evaluation, semantic: Evaluation | None) -> LabelRow:
+    item, model = one.item, one.model
     filled = Filled()
     for view in ("f", "g"):
         name = view.upper()
@@ -329,7 +461,7 @@ def _label_row(item: Measured, semantic: Measured | None) -> LabelRow:
         filled.take(model, **{f"progress_{view}": f"progress.{name}"})
     more: dict[str, Any] = {}
     if semantic is not None:
-        mine, theirs = _acquisition(item), _acquisition(semantic)
+        mine, theirs = _acquisition(item), _acquisition(semantic.item)
         more = {
             "opaque_acquisition": None if mine is None else "pass" if mine[2] else "fail",
             "min_class_acc_opaque": mine[0] if mine else None,
@@ -342,7 +474,7 @@ def _label_row(item: Measured, semantic: Measured | None) -> LabelRow:
         seed=item.seed,
         labels=item.labels,
         model=item.key,
-        method=model.label if model else None,
+        method=model.label,
         map_seed=item.record.provenance.get("map_seed"),
         origin=item.place,
         printed=filled.printed,
@@ -370,7 +502,7 @@ def schema_rows(items: Sequence[Measured]) -> list[SchemaRow]:
     cells: dict[tuple[str, ...], dict[str, Measured]] = {}
     for item in items:
         if item.record.has_oracle:
-            key = (item.key, item.dataset, item.labels, item.bundle, str(item.seed), str(item.run.root))
+            key = (item.dataset, item.key, item.labels, item.bundle, str(item.seed), str(item.run.root))
             cells.setdefault(key, {})[item.record.candidates] = item
     found: list[SchemaRow] = []
     for _, sets in sorted(cells.items()):
@@ -405,56 +537,70 @@ def schema_rows(items: Sequence[Measured]) -> list[SchemaRow]:
     return found
 
 
-def suppression_rows(
-    items: Sequence[Measured], development: dict[tuple[str, str], tuple[float, bool]]
-) -> list[SuppressionRow]:
+def suppression_rows(items: Sequence[Measured]) -> list[SuppressionRow]:
     """Suppression and geometry of class deletions, three rows a configuration: both views, F, G.
 
-    development: (place of the assessment, label) -> suppression on development rows, where it was recorded,
-    and whether it missed the target that it was matched to.
+    First everything that runs with matched settings evaluate, those beside the matched ones too (`matching`),
+    then every evaluation once.
     """
+    runs = {item.run.root for item in items if item.matched}
+    beside = [
+        (item, model)
+        for item in _whole(items)
+        if item.run.root in runs and item.record.has_oracle
+        for model in item.tested
+    ]
     found: list[SuppressionRow] = []
-    for item in _whole(items):
-        if item.granularity != "class" or not item.record.has_oracle:
-            continue
-        for model in item.tested:
-            known = development.get((item.place, model.label))
-            for view in ("FG", "F", "G"):
-                filled = Filled()
-                filled.put("s", model.metrics.get(f"suppression.{view}"), row=True, unit="_class")
-                filled.put("aligned_a", model.metrics.get(f"aligned_coefficient.{view}"), row=True)
-                filled.put("residual", model.metrics.get(f"relative_residual.{view}"), row=True)
-                filled.take(
-                    model,
-                    residual_only=f"residual_only_distance.{view}",
-                    magnitude_only=f"magnitude_only_distance.{view}",
-                    squared_error=f"squared_error.{view}",
-                    progress_f="progress.F",
-                )
-                single = [view] if view != "FG" else ["F", "G"]
-                errors = [number_of(model.metrics.get(f"identity_error.{one}")) for one in single]
-                zeros = [number_of(model.metrics.get(f"zero_displacement_rows.{one}")) for one in single]
-                worst = [value for value in errors if value is not None]
-                found.append(
-                    SuppressionRow(
-                        id=len(found) + 1,
-                        dataset=item.dataset,
-                        run=model.label,
-                        view=view.lower(),
-                        dev_s=known[0] if known else None,
-                        unmatched=known[1] if known else None,
-                        feasible=None
-                        if str(model.decision).startswith("undefined")
-                        else model.decision != "infeasible",
-                        identity_error=max(worst) if worst else None,
-                        labels=item.labels,
-                        zero_rows=None if None in zeros else int(sum(value or 0 for value in zeros)),
-                        model=item.key,
-                        bundle=item.bundle,
-                        seed=item.seed,
-                        origin=item.place,
-                        printed=filled.printed,
-                        **filled.values,
-                    )
-                )
+    for matching, item, model in (
+        *((True, *pair) for pair in beside),
+        *((False, one.item, one.model) for one in evaluations(items)),
+    ):
+        if item.granularity == "class":
+            found += _suppression(item, model, matching, len(found))
+    return found
+
+
+def _suppression(item: Measured, model: ModelAssessment, matching: bool, before: int) -> list[SuppressionRow]:
+    frozen = item.frozen(model.label)
+    known = frozen.get("development_s")
+    found: list[SuppressionRow] = []
+    for view in ("FG", "F", "G"):
+        filled = Filled()
+        filled.put("s", model.metrics.get(f"suppression.{view}"), row=True, unit="_class")
+        filled.put("aligned_a", model.metrics.get(f"aligned_coefficient.{view}"), row=True)
+        filled.put("residual", model.metrics.get(f"relative_residual.{view}"), row=True)
+        filled.take(
+            model,
+            residual_only=f"residual_only_distance.{view}",
+            magnitude_only=f"magnitude_only_distance.{view}",
+            squared_error=f"squared_error.{view}",
+            progress_f="progress.F",
+        )
+        single = [view] if view != "FG" else ["F", "G"]
+        errors = [number_of(model.metrics.get(f"identity_error.{one}")) for one in single]
+        zeros = [number_of(model.metrics.get(f"zero_displacement_rows.{one}")) for one in single]
+        worst = [value for value in errors if value is not None]
+        undefined = str(model.decision).startswith("undefined")
+        found.append(
+            SuppressionRow(
+                id=before + len(found) + 1,
+                dataset=item.dataset,
+                run=model.label,
+                view=view.lower(),
+                dev_s=float(known) if isinstance(known, int | float) else None,
+                target_s=frozen.get("target_s"),
+                unmatched=frozen.get("unmatched"),
+                matching=matching,
+                feasible=None if undefined else model.decision != "infeasible",
+                identity_error=max(worst) if worst else None,
+                labels=item.labels,
+                zero_rows=None if None in zeros else int(sum(value or 0 for value in zeros)),
+                model=item.key,
+                bundle=item.bundle,
+                seed=item.seed,
+                origin=item.place,
+                printed=filled.printed,
+                **filled.values,
+            )
+        )
     return found

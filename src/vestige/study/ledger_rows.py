@@ -50,7 +50,14 @@ class MethodRow(LedgerRow):
 
     KIND: ClassVar[str] = "methods"
     FORMATS: ClassVar[Mapping[str, str]] = {**two_decimals("progress_f", "progress_g"), "delta_acc_pp": ".1f"}
-    OWN: ClassVar[tuple[str, ...]] = ("granularity", "experiment", "control", "method_name", "units_hash")
+    OWN: ClassVar[tuple[str, ...]] = (
+        "gate",
+        "granularity",
+        "experiment",
+        "control",
+        "method_name",
+        "units_hash",
+    )
 
     id: int
     model: str
@@ -82,6 +89,7 @@ class MethodRow(LedgerRow):
     rows_g: int | None
     units: int | None
     stage_as_printed: str | None = None
+    gate: str | None = None
     granularity: str | None = None
     experiment: str | None = None
     control: bool | None = None
@@ -122,6 +130,7 @@ class ClincRow(LedgerRow):
 
     KIND: ClassVar[str] = "clinc"
     FORMATS: ClassVar[Mapping[str, str]] = {**two_decimals("progress_f", "progress_g"), "delta_acc_pp": ".1f"}
+    OWN: ClassVar[tuple[str, ...]] = ("granularity", "units", "positive_f", "positive_g")
 
     id: int
     model: str
@@ -146,6 +155,10 @@ class ClincRow(LedgerRow):
     status: str
     run_label_as_printed: str | None = None
     stage_as_printed: str | None = None
+    granularity: str | None = None
+    units: int | None = None
+    positive_f: Number = None
+    positive_g: Number = None
 
 
 class LabelRow(LedgerRow):
@@ -217,7 +230,11 @@ class SchemaRow(LedgerRow):
 
 
 class SuppressionRow(LedgerRow):
-    """Suppression and geometry of one configuration on F, G or both together (`fg`)."""
+    """Suppression and geometry of one configuration on F, G or both together (`fg`).
+
+    dev_s: suppression of the same settings on development rows, as the frozen record says it. matching: it is
+    listed by a run with matched settings; the same configuration may stand in another row, as all do.
+    """
 
     KIND: ClassVar[str] = "suppression"
     FORMATS: ClassVar[Mapping[str, str]] = {
@@ -228,7 +245,9 @@ class SuppressionRow(LedgerRow):
         "residual_only",
         "magnitude_only",
         "squared_error",
+        "target_s",
         "unmatched",
+        "matching",
         "model",
         "labels",
         "bundle",
@@ -259,7 +278,9 @@ class SuppressionRow(LedgerRow):
     residual_only: Number = None
     magnitude_only: Number = None
     squared_error: Number = None
+    target_s: Number = None
     unmatched: bool | None = None
+    matching: bool | None = None
     model: str | None = None
     labels: str | None = None
     bundle: str | None = None
@@ -342,7 +363,7 @@ class ComputeRow(LedgerRow):
 
     KIND: ClassVar[str] = "compute"
     FORMATS: ClassVar[Mapping[str, str]] = {"gpu_hours_logged": ".1f"}
-    OWN: ClassVar[tuple[str, ...]] = ("device",)
+    OWN: ClassVar[tuple[str, ...]] = ("device", "covers")
 
     experiment: str
     stage: str
@@ -350,6 +371,7 @@ class ComputeRow(LedgerRow):
     gpu_hours_logged: float
     models: int
     device: str | None = None
+    covers: str | None = None
 
 
 class RegistryRow(LedgerRow):

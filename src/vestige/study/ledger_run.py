@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +13,6 @@ from typing import Any
 from vestige.contracts import Assessment, Estimate, Interval, ModelAssessment, Undefined
 from vestige.errors import InputError
 from vestige.files import read_record
-from vestige.readers import read_json
-from vestige.readers.table import described
 
 __all__ = ["Filled", "Run", "bundle_name", "model_names", "number_of"]
 
@@ -29,18 +28,14 @@ class Run:
     experiment: str = ""
 
     def json(self, name: str, default: Any = None) -> Any:
-        """The value in a JSON file, or `default` where there is none. Raises InputError.
-
-        A default that is an object or a list says what the value has to be too.
-        """
+        """The value in a JSON file, or `default` where there is none. Raises InputError."""
         path = self.root / name
         if not path.is_file():
             return default
-        found = read_json(path, "a JSON file of a run folder", REMEDY)
-        if isinstance(default, (dict, list)) and not isinstance(found, type(default)):
-            needed = "an object" if isinstance(default, dict) else "a list"
-            raise InputError(str(path), described(found), needed, REMEDY)
-        return found
+        try:
+            return json.loads(path.read_bytes())
+        except ValueError as error:
+            raise InputError(str(path), str(error), "JSON", REMEDY) from None
 
     @cached_property
     def plan(self) -> dict[str, Any]:
@@ -68,6 +63,11 @@ class Run:
         """The registry of evaluations."""
         found: list[dict[str, Any]] = self.json("evaluations.json", [])
         return found
+
+    @cached_property
+    def frozen(self) -> list[dict[str, Any]]:
+        """Every record of frozen settings that it holds or took."""
+        return [self.json(path.name) for path in sorted(self.root.glob("frozen*.json"))]
 
     @cached_property
     def nodes(self) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vestige.contracts import ModelAssessment
-from vestige.study.ledger_measured import Measured
+from vestige.study.ledger_measured import Evaluation, Measured, evaluations, panel_runs
 from vestige.study.ledger_rows import ComputeRow, OptimisationRow, RegistryRow, StepRow, TuningRow
 from vestige.study.ledger_run import Run, model_names, number_of
 from vestige.study.steps import STEPS, ends, read_steps
 
 __all__ = [
     "compute_rows",
-    "development_suppression",
     "optimisation_rows",
     "registry_rows",
     "step_rows",
@@ -37,35 +34,68 @@ LOGGED = {
 """Column of a ledger -> column of a step log."""
 
 
+REFERENCE, DEVELOPMENT = "counterfactual reference", "development selection"
+"""What full models and oracles, and what settings are chosen on, count as: every study shares them."""
+ROLES = ("unlearned", "full", "oracle")
+COVERS = {
+    "full": "full models",
+    "oracle": "oracles",
+    "unlearned": "unlearning",
+    "predictions": "scoring",
+    "tuning": "sweeps",
+    "recovery": "recovery",
+    "fresh-head": "fresh heads",
+    "embeddings": "sentence vectors",
+    "random": "random models",
+}
+"""Kind of a node -> what its time went into."""
+
+
 @dataclass(frozen=True)
 class _Work:
-    """One finished node, counted once however many arms share it."""
+    """One finished node, counted once however many arms and studies share it."""
 
-    run: Run
     record: Mapping[str, Any]
+    model: str
+    experiment: str
     stage: str
 
 
 def _work(runs: Sequence[Run]) -> Iterator[_Work]:
     seen: set[str] = set()
     for run in runs:
-        development = _development_models(run)
+        development = _development(run)
         for record in run.nodes.values():
             if record["key"] in seen:
                 continue
             seen.add(record["key"])
-            yield _Work(run, record, _stage(run, record, development))
+            stage = _stage(run, record, development)
+            yield _Work(record, model_names(_model(run))[0], _experiment(_maker(run, record), stage), stage)
 
 
-def _development_models(run: Run) -> set[str]:
-    """Keys of oracles that serve tuning alone: those of the request that settings were tuned on, unless they
-    were evaluated too."""
+def _maker(run: Run, record: Mapping[str, Any]) -> str:
+    """The study that made a node."""
+    return str((record.get("made_for") or {}).get("study") or run.name)
+
+
+def _experiment(study: str, stage: str) -> str:
+    """The line of a study's work: references and sweeps are lines of their own."""
+    return {
+        "reference": REFERENCE,
+        "development": DEVELOPMENT,
+        "development_reference": DEVELOPMENT,
+    }.get(stage, study)
+
+
+def _development(run: Run) -> set[str]:
+    """Keys of what serves tuning alone: oracles of the request that settings were tuned on, unless they were
+    evaluated too, and the probabilities that candidates are compared with."""
     tuned = {
         run.json("requests/00.json", {}).get("rows_sha256"),
         run.json("tuning.json", {}).get("request", {}).get("rows"),
     } - {None}
     used = {entry["identity"].get("oracle") for entry in run.entries}
-    return {
+    return _development_tables(run) | {
         record["key"]
         for record in run.nodes.values()
         if record["kind"] == "oracle"
@@ -74,32 +104,50 @@ def _development_models(run: Run) -> set[str]:
     }
 
 
+def _development_tables(run: Run) -> set[str]:
+    """Keys of the probabilities that tuning compares its candidates with: full model and oracle."""
+    return {
+        record["identity"][role]
+        for record in run.nodes.values()
+        if record["kind"] == "tuning"
+        for role in ("full", "oracle")
+    }
+
+
+def _opaque(run: Run) -> bool:
+    return str(run.plan.get("rendering") or "semantic") == "opaque"
+
+
 def _stage(run: Run, record: Mapping[str, Any], development: set[str]) -> str:
-    """The stage that a node's time belongs to."""
+    """The stage that a node's time belongs to. Full models and oracles under codes belong to their study."""
     kind, identity = record["kind"], record["identity"]
+    own = str((record.get("made_for") or {}).get("stage") or run.plan.get("stage") or "pilot")
     if kind == "tuning":
         return "development"
-    if kind in ("full", "oracle"):
-        return "development_reference" if record["key"] in development else "reference"
+    if kind == "embeddings":
+        return "reference"
+    if record["key"] in development:
+        return "development_reference"
     if kind == "predictions":
-        model = identity["model"]
-        if run.node("unlearned", model) is None:
-            return "development_reference" if model in development else "reference"
-    return str(run.plan.get("stage") or "pilot")
+        model = next(filter(None, (run.node(role, identity["model"]) for role in ROLES)), None)
+        return own if model is None else _stage(run, model, development)
+    return "reference" if kind in ("full", "oracle") and not _opaque(run) else own
 
 
 def compute_rows(runs: Sequence[Run]) -> list[ComputeRow]:
     """Hours of every finished node by experiment and stage. evaluations: see `registry_rows`; for
-    development, candidates."""
+    development, candidates as measured, and the references that they were compared with."""
     hours: dict[tuple[str, str], float] = {}
     models: dict[tuple[str, str], set[str]] = {}
     devices: dict[tuple[str, str], set[str]] = {}
+    covers: dict[tuple[str, str], set[str]] = {}
     counts = _evaluations(runs)
     for work in _work(runs):
-        key = (work.run.name, work.stage)
+        key = (work.experiment, work.stage)
         hours[key] = hours.get(key, 0.0) + float(work.record["seconds"]) / 3600
-        models.setdefault(key, set()).add(model_names(_model(work.run))[0])
+        models.setdefault(key, set()).add(work.model)
         devices.setdefault(key, set()).add(str(work.record.get("environment", {}).get("device") or "unknown"))
+        covers.setdefault(key, set()).add(work.record["kind"])
     return [
         ComputeRow(
             experiment=key[0],
@@ -108,6 +156,7 @@ def compute_rows(runs: Sequence[Run]) -> list[ComputeRow]:
             gpu_hours_logged=value,
             models=len(models[key]),
             device=", ".join(sorted(devices[key])),
+            covers=", ".join(text for kind, text in COVERS.items() if kind in covers[key]),
             printed={"gpu_hours_logged": f"{value:.4f}"} if value < 0.05 else {},
         )
         for key, value in sorted(hours.items())
@@ -125,19 +174,32 @@ def _model(run: Run) -> Mapping[str, Any]:
 
 def _evaluations(runs: Sequence[Run]) -> dict[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
-    for run, _, _, stage, _ in _registered(runs):
-        found[run.name, stage] = found.get((run.name, stage), 0) + 1
+    for one in _registered(runs):
+        key = (_experiment(one.study, one.stage), one.stage)
+        found[key] = found.get(key, 0) + 1
+    candidates, references = set(), set()
     for run in runs:
-        tuning = run.json("tuning.json")
-        if tuning:
-            key = (run.name, "development")
-            found[key] = found.get(key, 0) + sum(item["candidates"] for item in tuning["methods"])
+        references |= _development_tables(run)
+        for method in run.json("tuning.json", {}).get("methods", ()):
+            for point in method["points"]:
+                candidates |= {(point["node"], epoch["epoch"]) for epoch in point["epochs"]}
+    found[DEVELOPMENT, "development"] = len(candidates)
+    found[DEVELOPMENT, "development_reference"] = len(references)
     return found
 
 
-def _registered(runs: Sequence[Run]) -> Iterator[tuple[Run, str, str, str, str]]:
-    """(run, data set, labels, stage, key) of every evaluation, each once: registered ones that were done,
-    and full models and oracles scored on evaluation rows."""
+@dataclass(frozen=True)
+class _Registered:
+    """One evaluation that was done: of an unlearned model, or of a full model or oracle."""
+
+    study: str
+    dataset: str
+    labels: str
+    stage: str
+
+
+def _registered(runs: Sequence[Run]) -> Iterator[_Registered]:
+    """Every evaluation under all options, each once however many studies hold it."""
     seen: set[str] = set()
     for run in runs:
         done = {
@@ -147,29 +209,39 @@ def _registered(runs: Sequence[Run]) -> Iterator[tuple[Run, str, str, str, str]]
         }
         for entry in run.entries:
             identity = entry["identity"]
-            if entry["key"] in seen or entry["key"] not in done:
+            whole = identity["candidates"] == "S0"
+            if not whole or entry["key"] in seen or entry["key"] not in done:
                 continue
             seen.add(entry["key"])
-            yield run, identity["dataset"], identity["rendering"], identity["stage"], entry["key"]
-        development = _development_models(run)
+            node = run.node("unlearned", identity["unlearned"]) or {}
+            made = node.get("made_for") or {}
+            yield _Registered(
+                str(made.get("study") or run.name),
+                identity["dataset"],
+                identity["rendering"],
+                str(made.get("stage") or entry.get("stage") or run.plan.get("stage") or "pilot"),
+            )
+        development = _development(run)
         dataset = str(run.json("data.json", {}).get("name") or "")
         rendering = str(run.plan.get("rendering") or "semantic")
         for record in run.nodes.values():
             identity = record["identity"]
-            if record["kind"] != "predictions" or identity.get("what") != "evaluation":
+            if record["kind"] != "predictions" or record["key"] in seen:
                 continue
-            if record["key"] in seen or run.node("unlearned", identity["model"]) is not None:
+            if identity.get("what") != "evaluation" or identity.get("candidates", "S0") != "S0":
+                continue
+            if all(run.node(role, identity["model"]) is None for role in ("full", "oracle")):
                 continue
             seen.add(record["key"])
-            stage = "development_reference" if identity["model"] in development else "reference"
-            yield run, dataset, rendering, stage, record["key"]
+            yield _Registered(_maker(run, record), dataset, rendering, _stage(run, record, development))
 
 
 def registry_rows(runs: Sequence[Run]) -> list[RegistryRow]:
     """Evaluations by data set, labels and stage."""
     counts: dict[tuple[str, str, str], int] = {}
-    for _, dataset, labels, stage, _ in _registered(runs):
-        counts[dataset, labels, stage] = counts.get((dataset, labels, stage), 0) + 1
+    for one in _registered(runs):
+        key = one.dataset, one.labels, one.stage
+        counts[key] = counts.get(key, 0) + 1
     return [
         RegistryRow(dataset=dataset, labels=labels, stage=stage, evaluations=count, printed={})
         for (dataset, labels, stage), count in sorted(counts.items())
@@ -224,71 +296,32 @@ def _suppression_of(epoch: Mapping[str, Any]) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def development_suppression(items: Sequence[Measured]) -> dict[tuple[str, str], tuple[float, bool]]:
-    """(place of the assessment, label) -> suppression of the same method and settings on development rows,
-    and whether it missed the target that it was matched to."""
-    known: dict[tuple[str, str], tuple[float, bool]] = {}
-    for item in items:
-        known |= _recorded(item.run)
-    found = {}
-    for item in items:
-        by_key = {entry["key"]: entry for entry in item.run.entries}
-        for label, key in dict(item.record.provenance.get("evaluations") or {}).items():
-            identity = by_key.get(key, {}).get("identity", {})
-            value = known.get((str(identity.get("method")), _canonical(identity.get("settings") or {})))
-            if value is not None:
-                found[item.place, label] = value
-    return found
-
-
-def _canonical(settings: Mapping[str, Any]) -> str:
-    return json.dumps(dict(settings), sort_keys=True)
-
-
-def _recorded(run: Run) -> dict[tuple[str, str], tuple[float, bool]]:
-    """(method, settings) -> development suppression: of tuning candidates, of matched or frozen records."""
-    found: dict[tuple[str, str], tuple[float, bool]] = {}
-    tuning = run.json("tuning.json")
-    for method in tuning["methods"] if tuning else ():
-        for point in method["points"]:
-            for epoch in point["epochs"]:
-                value = _suppression_of(epoch)
-                if value is not None:
-                    settings = {**point["settings"], "epochs": epoch["epoch"]}
-                    found[method["method"], _canonical(settings)] = value, False
-    for path in sorted([*run.root.glob("frozen*.json"), *run.root.glob("matched*.json")]):
-        for method in run.json(path.name).get("methods", ()):
-            value = _suppression_of(method)
-            if value is not None and method.get("settings"):
-                missed = bool(method.get("unmatched"))
-                found[method["method"], _canonical(method["settings"])] = value, missed
-    return found
-
-
-def _logs(items: Sequence[Measured]) -> Iterator[tuple[Measured, ModelAssessment, pd.DataFrame, Path]]:
-    """Assessed models with the step log of their unlearning, each log once."""
-    seen: set[str] = set()
-    for item in items:
-        if item.record.candidates != "S0":
+def _logs(items: Sequence[Measured]) -> Iterator[tuple[Evaluation, pd.DataFrame, Path]]:
+    """Evaluated models with the step log of their unlearning."""
+    for one in evaluations(items):
+        entry = one.entry
+        if entry is None:
             continue
-        by_key = {entry["key"]: entry for entry in item.run.entries}
-        evaluations = dict(item.record.provenance.get("evaluations") or {})
-        for model in item.tested:
-            entry = by_key.get(evaluations.get(model.label, ""))
-            node = str(entry["identity"].get("unlearned")) if entry else ""
-            if not node or node in seen:
-                continue
-            folder = item.run.root / "nodes" / f"unlearned-{node[:16]}"
-            path = folder / STEPS
-            if path.is_file():
-                seen.add(node)
-                yield item, model, read_steps(path), path
+        path = one.item.run.root / "nodes" / f"unlearned-{str(entry['identity']['unlearned'])[:16]}" / STEPS
+        if path.is_file():
+            yield one, read_steps(path), path
 
 
 def optimisation_rows(items: Sequence[Measured]) -> list[OptimisationRow]:
-    """Ends of every step log beside what the run reached."""
+    """Ends of step logs beside what the run reached: of the panel's runs at two training seeds on the first
+    bundle, where there are any, else of every run."""
+    first = [one for one in panel_runs(items) if one.first is None]
+    bundles = {one.run.item.key: one.run.item.bundle for one in first}
+    panel = [one.run for one in panel_runs(items) if one.run.item.bundle == bundles.get(one.run.item.key)]
+    seeds: dict[str, set[int]] = {}
+    for run in panel:
+        seeds.setdefault(run.item.key, set()).add(run.item.seed)
+    twice = {run.key for run in panel if len(seeds[run.item.key]) > 1}
     found = []
-    for item, model, log, path in _logs(items):
+    for one, log, path in _logs(items):
+        if twice and one.key not in twice:
+            continue
+        item, model = one.item, one.model
         means: dict[str, float | None] = {}
         for column in ("forget_loss", "retain_loss", "grad_norm"):
             both = ends(log, LOGGED[column])
@@ -326,7 +359,8 @@ def _last(log: pd.DataFrame, column: str) -> float | None:
 def step_rows(items: Sequence[Measured]) -> list[StepRow]:
     """Every step of every unlearning run."""
     found = []
-    for item, model, log, path in _logs(items):
+    for one, log, path in _logs(items):
+        item, model = one.item, one.model
         numbers = {column: np.asarray(log[logged], dtype=np.float64) for column, logged in LOGGED.items()}
         place = path.relative_to(item.run.root).as_posix()
         for at in range(len(log)):
@@ -339,7 +373,7 @@ def step_rows(items: Sequence[Measured]) -> list[StepRow]:
                     seed=item.seed,
                     bundle=item.bundle,
                     method=model.label,
-                    stage=item.record.stage,
+                    stage=one.stage,
                     step=int(log["step"].iloc[at]),
                     epoch=int(log["epoch"].iloc[at]),
                     origin=place,

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vestige.contracts import MethodSettings
 from vestige.data.intents import IntentData
 from vestige.deletion.requests import DeletionRequest, request_from_json
 from vestige.errors import InputError
 from vestige.seeds import digest
 from vestige.study.candidates import suffix
 from vestige.study.cells import (
-    Configuration,
+    Configured,
     Node,
     Setting,
+    configurations,
     full_node,
     oracle_node,
     prepare,
@@ -24,7 +24,8 @@ from vestige.study.cells import (
     unlearning_cost,
 )
 from vestige.study.deletions import expected_rows, refuse_impossible
-from vestige.study.plan import Plan, checked
+from vestige.study.frozen import Frozen, recorded
+from vestige.study.plan import Plan, PlannedCells
 from vestige.study.protocol import load_backend
 from vestige.study.runner import Execution
 from vestige.study.store import Store, canonical
@@ -37,7 +38,7 @@ GPU_FLOPS = 1e14
 CPU_FLOPS = 7.5e10
 """The same for the encoders that come in wheels: one CPU core."""
 WHEEL_PARAMETERS = {"minilm": 22.7e6, "smollm2": 134.5e6}
-UNTRAINED = ("assessment",)
+UNTRAINED = ("assessment", "refused")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Pace:
 @dataclass(frozen=True)
 class Outline:
     """One planned piece of work. state: "done", "to do", or "after the gate", which decides what is
-    deleted of whole classes and associations.
+    deleted of whole classes and associations. kind "refused": no work, but why a run would refuse now.
 
     cost: work in training rows. share: pieces of equal share are made once. hours: device hours, about; None
     where nothing is known of the model's size.
@@ -68,7 +69,8 @@ class Outline:
 
 @dataclass(frozen=True)
 class Summary:
-    """What several outlines come to. trainings: planned; distinct: after sharing; hours: still to do."""
+    """What several outlines come to. trainings: planned; distinct: after sharing; hours: still to do.
+    refusals: why a run would refuse now."""
 
     cells: int
     trainings: int
@@ -77,6 +79,7 @@ class Summary:
     rows: float
     hours: float | None
     basis: tuple[str, ...]
+    refusals: tuple[str, ...] = ()
 
 
 def outline(plan: Plan, out: str | Path, *, execution: Execution | None = None) -> list[Outline]:
@@ -115,6 +118,7 @@ def summary(found: Sequence[Outline], paces: Sequence[Pace] = ()) -> Summary:
         rows=sum(item.cost for item in left),
         hours=sum(known) if len(known) == len(left) else None,
         basis=tuple(dict.fromkeys(pace.basis for pace in paces)),
+        refusals=tuple(dict.fromkeys(item.label for item in found if item.kind == "refused")),
     )
 
 
@@ -126,11 +130,11 @@ def _outline(
     store = Store(out)
     pace = _pace(setting, store)
     base = canonical([setting.data.sha256, plan.rendering, plan.map_seed, *_dumped(setting)])
-    drawn = plan.deletion.model_dump(mode="json", exclude={"bundles", "reserved"})
+    drawn = plan.deletion.model_dump(mode="json", exclude={"bundles", "reserved", "reserved_by"})
     rows = expected_rows(setting)
     one = len(setting.train_ids) * float(getattr(setting.task, "epochs", 1))
-    methods = _methods(setting)
-    found: list[Outline] = []
+    configured, unfrozen = _configured(setting, store)
+    found: list[Outline] = [Outline("refused", sentence, "to do", 0.0, arm=plan.arm) for sentence in unfrozen]
 
     def add(kind: str, label: str, work: float, share: tuple[Any, ...], node: Node | None) -> None:
         done = node is not None and store.node(node.kind, node.key).record() is not None
@@ -148,16 +152,17 @@ def _outline(
         )
 
     known = bool(store.nodes()) and _reachable(setting)
-    for seed in plan.full_seeds:
+    gating = (plan.primary,) if plan.deletion.gated else ()
+    for seed in dict.fromkeys((*gating, *plan.full_seeds)):
         add("full", f"full model, seed {seed}", one, (seed,), full_node(setting, seed) if known else None)
     for bundle in plan.bundles:
         request = _request(store, bundle) if known else None
         mine = (drawn, bundle)
-        for seed in plan.all_oracle_seeds:
+        for seed in plan.oracle_seeds_of(bundle):
             node = oracle_node(setting, request, seed) if request else None
             add("oracle", f"oracle of bundle {bundle}, seed {seed}", one, (*mine, seed), node)
-        for seed in plan.seeds:
-            for used in methods:
+        for seed in plan.seeds_of(bundle):
+            for used in configured.at(bundle, seed):
                 dump = used.settings.model_dump(mode="json")
                 work = unlearning_cost(used.settings, rows)
                 made = unlearned_node(setting, request, seed, used) if request else None
@@ -187,15 +192,34 @@ def _request(store: Store, bundle: str) -> DeletionRequest | None:
     return request_from_json(store.path(name).read_text(encoding="utf-8"), name) if store.has(name) else None
 
 
-def _methods(setting: Setting) -> list[Configuration]:
-    """Every method; defaults stand in for frozen settings, which may not be there yet."""
-    found = []
-    for entry in setting.plan.methods:
-        objective = setting.backend.objective(entry.method)
-        raw = {} if entry.frozen else entry.settings
-        settings: MethodSettings = checked(objective.settings, raw, f"settings of {entry.method}")
-        found.append(Configuration(entry.label or objective.title, objective, settings))
-    return found
+def _configured(setting: Setting, store: Store) -> tuple[Configured, list[str]]:
+    """Every method as a run would find it, and why a run would refuse those without frozen settings yet.
+
+    Defaults stand in for settings that are not frozen. Raises InputError for what a run would refuse too.
+    """
+    entries = []
+    missing = []
+    frozen: dict[int, Frozen | None] = {}
+    for index, entry in enumerate(setting.plan.methods):
+        record = recorded(store, entry) if entry.takes_frozen else None
+        if entry.takes_frozen and record is None:
+            by = f" by the study '{entry.frozen_by}'" if entry.frozen_by else ""
+            missing.append(f"{entry.method}: its settings are not frozen{by}; its defaults are counted")
+            entry = entry.model_copy(
+                update={"frozen": False, "frozen_by": None, "matched": None, "settings": {}}
+            )
+        entries.append(entry)
+        frozen[index] = record
+    if not missing:
+        return configurations(setting, frozen), []
+    stand_in = setting.plan.model_copy(update={"methods": tuple(entries), "stage": "pilot", "cells": None})
+    whole = replace(setting, plan=stand_in.model_copy(update={"cells": _as_pilot(setting.plan)}))
+    return configurations(whole, frozen), missing
+
+
+def _as_pilot(plan: Plan) -> tuple[PlannedCells, ...] | None:
+    """The cells without stages: a confirmation's rules hold for frozen settings alone."""
+    return tuple(part.model_copy(update={"stage": None}) for part in plan.cells) if plan.cells else None
 
 
 def _pace(setting: Setting, store: Store) -> Pace:

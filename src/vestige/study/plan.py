@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -12,27 +13,31 @@ from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 
 from vestige.contracts import Record
 from vestige.data.intents import DatasetSpec
-from vestige.errors import InputError, MissingDependency, did_you_mean, shown
-from vestige.limits import MOST_DRAWS
+from vestige.errors import InputError, MissingDependency, did_you_mean, first_five, shown
+from vestige.limits import LARGEST, MOST_DRAWS
 from vestige.readers import yaml_mapping
 from vestige.study.candidates import refuse_undefined
 from vestige.study.deletion_plan import (
     CUSTOM_BUNDLE,
     DEVELOPMENT_BUNDLE,
+    BundleLabels,
     DeletionPlan,
     check_deletion,
     each_once,
 )
 from vestige.study.recovery_plan import RecoveryPlan, check_recovery
-from vestige.wording import needed, refuse_misread
+from vestige.study.wording import beyond, misread, needed
 
 __all__ = [
     "CUSTOM_BUNDLE",
+    "DEFAULT_SEED",
     "DEVELOPMENT_BUNDLE",
     "STAGES",
     "DeletionPlan",
     "MethodEntry",
     "Plan",
+    "PlannedCell",
+    "PlannedCells",
     "Stage",
     "TuningPlan",
     "anchored",
@@ -58,41 +63,86 @@ Stage = Literal[
 ]
 STAGES: tuple[str, ...] = get_args(Stage)
 
+DEFAULT_SEED = 17
 R = TypeVar("R", bound=BaseModel)
 LABEL = re.compile(r"[^\s/\\\x00-\x1f][^/\\\x00-\x1f]{0,79}")
 LABELS = "1 to 80 characters, none of them '/', '\\' or a control character, the first no space"
 
 
 class MethodEntry(Record):
-    """One unlearning configuration. settings: the method's own; frozen: take them from a frozen.json instead
-    (true: the one in the run folder, else its path). label: short name in reports, unique in the study."""
+    """One unlearning configuration. label: short name in reports, unique in the study.
+
+    settings: the method's own. frozen: take them from a frozen.json instead (true: the one in the run folder,
+    else its path). frozen_by: as frozen, from what the study of this name froze: the record in its folder
+    beside the run folder, or one that `--frozen` names; matched: its record of suppression matched to this
+    target instead, every listing of the method in it unless a label picks one. In an exploratory study
+    settings beside frozen ones replace those of the same name. lengths: evaluate runs of that many lengths,
+    spread evenly up to the settings' epochs. bundles, seeds: a part of the study's; None: all.
+    """
 
     method: str
     label: str | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
     frozen: bool | str = False
+    frozen_by: str | None = None
+    matched: float | None = Field(None, gt=0)
+    lengths: int | None = Field(None, ge=1)
+    bundles: BundleLabels | None = None
+    seeds: tuple[int, ...] | None = None
+
+    @property
+    def takes_frozen(self) -> bool:
+        """Whether its settings come from a record of frozen settings."""
+        return bool(self.frozen) or self.frozen_by is not None
+
+    def at(self, bundle: str, seed: int) -> bool:
+        """Whether it is evaluated on a bundle at a seed."""
+        return (self.bundles is None or bundle in self.bundles) and (self.seeds is None or seed in self.seeds)
+
+
+class PlannedCells(Record):
+    """Some bundles of a study at some of its seeds; None: all. stage: of their evaluations; None: the
+    study's."""
+
+    bundles: BundleLabels | None = None
+    seeds: tuple[int, ...] | None = None
+    stage: Stage | None = None
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """One request at one training seed, and the stage of its evaluations."""
+
+    bundle: str
+    seed: int
+    stage: Stage
 
 
 class TuningPlan(Record):
     """How settings are chosen on bundle 00. grid: method -> field -> values, over the method's default grid.
 
     epochs: most epochs a point is trained for. prune: a point stops early after 2 epochs in a row that are
-    infeasible, or 3 without a better objective (our rule). development_rows: at most this many retained
+    infeasible, or 3 without a better objective (our rule); budgets then count as unequal, and suppression
+    cannot be matched. development_rows: at most this many retained
     development rows, chosen by hash, are scored after each epoch.
     """
 
     grid: dict[str, dict[str, list[Any]]] = Field(default_factory=dict)
     epochs: int = Field(10, ge=1)
-    prune: bool = True
+    prune: bool = False
     development_rows: int | None = Field(None, ge=50)
 
 
 class Plan(Record):
     """A study: one data set, one model, one deletion, some seeds and methods.
 
-    noise_seeds: further full models, for the floor of full models. oracle_seeds: further oracles of each
-    request, for the floor of oracles. family: labels that Holm's correction covers (default: the candidate
-    methods of a confirmation, else none). primary_seed: decides eligibility; default the first seed.
+    cells: which bundles are evaluated at which seeds, where it is not every one at every one. noise_seeds:
+    further full models, for the floor of full models. oracle_seeds: further oracles of each request, for the
+    floor of oracles. family: labels that Holm's correction covers (default: of a confirmation the frozen
+    family, else none); where settings are frozen, the candidates that a confirmation must list. primary_seed:
+    of the full model that decides eligibility; default the first seed, in a file with arms the file's first.
+    reuse: studies whose run folders beside this one's give the parts that they have finished. excluded: name
+    -> why, of models that were meant to be here and are not, for the record alone.
     arm, scale: which arm of a sweep this is and what it was scaled to, filled in when a study is read. about:
     one line for listings. draws: bootstrap resamples. candidates: candidate sets that the finished models are
     scored under, S0 (all options) among them; own_sets: further ones, name -> option ids. seed_metrics: score
@@ -112,13 +162,16 @@ class Plan(Record):
     rendering: Literal["semantic", "opaque"] = "semantic"
     map_seed: int | None = None
     deletion: DeletionPlan = DeletionPlan()
-    seeds: tuple[int, ...] = (17,)
+    seeds: tuple[int, ...] = (DEFAULT_SEED,)
+    cells: tuple[PlannedCells, ...] | None = None
     noise_seeds: tuple[int, ...] = ()
     oracle_seeds: tuple[int, ...] = ()
     methods: tuple[MethodEntry, ...] = ()
     tuning: TuningPlan = TuningPlan()
     family: tuple[str, ...] | None = None
     primary_seed: int | None = None
+    reuse: tuple[str, ...] = ()
+    excluded: dict[str, str] = Field(default_factory=dict)
     draws: int = Field(5000, ge=100, le=MOST_DRAWS)
     candidates: tuple[Literal["S0", "S1", "S2"], ...] = ("S0",)
     own_sets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
@@ -159,14 +212,42 @@ class Plan(Record):
         return self.deletion.bundles if self.deletion.bundled else (CUSTOM_BUNDLE,)
 
     @property
-    def full_seeds(self) -> tuple[int, ...]:
-        """Seeds of every full model: evaluated seeds first, then noise seeds."""
-        return tuple(dict.fromkeys((*self.seeds, *self.noise_seeds)))
+    def planned(self) -> tuple[PlannedCell, ...]:
+        """What is evaluated: bundle by bundle, seeds in order."""
+        stage_of = {
+            (bundle, seed): part.stage or self.stage
+            for part in self.cells or (PlannedCells(),)
+            for bundle in (self.bundles if part.bundles is None else part.bundles)
+            for seed in (self.seeds if part.seeds is None else part.seeds)
+        }
+        return tuple(
+            PlannedCell(bundle, seed, stage_of[bundle, seed])
+            for bundle in self.bundles
+            for seed in self.seeds
+            if (bundle, seed) in stage_of
+        )
 
     @property
-    def all_oracle_seeds(self) -> tuple[int, ...]:
-        """Seeds of every oracle of a request: evaluated seeds first."""
-        return tuple(dict.fromkeys((*self.seeds, *self.oracle_seeds)))
+    def stages(self) -> frozenset[Stage]:
+        """Stages of its evaluations."""
+        return frozenset(cell.stage for cell in self.planned)
+
+    def seeds_of(self, bundle: str) -> tuple[int, ...]:
+        """Seeds at which a bundle is evaluated."""
+        return tuple(cell.seed for cell in self.planned if cell.bundle == bundle)
+
+    def full_seeds_of(self, bundle: str) -> tuple[int, ...]:
+        """Seeds of the full models that are scored on a bundle: evaluated ones first, then noise seeds."""
+        return tuple(dict.fromkeys((*self.seeds_of(bundle), *self.noise_seeds)))
+
+    def oracle_seeds_of(self, bundle: str) -> tuple[int, ...]:
+        """Seeds of the oracles of a bundle: evaluated ones first."""
+        return tuple(dict.fromkeys((*self.seeds_of(bundle), *self.oracle_seeds)))
+
+    @property
+    def full_seeds(self) -> tuple[int, ...]:
+        """Seeds of every full model that is scored on a bundle: evaluated seeds first, then noise seeds."""
+        return tuple(dict.fromkeys((*self.seeds, *self.noise_seeds)))
 
 
 def checked(model: type[R], raw: object, subject: str) -> R:
@@ -195,7 +276,12 @@ def checked(model: type[R], raw: object, subject: str) -> R:
             needed(first),
             remedy,
         ) from None
-    refuse_misread(raw, found, subject)
+    if wrong := misread(raw, found):
+        raise InputError(f"{subject}: {wrong[0]}", str(wrong[1]).lower(), "a number", "correct the value")
+    if huge := beyond(found.model_dump(), LARGEST):
+        raise InputError(
+            f"{subject}: {huge}", "a number of 2^63 or more", "a smaller one", "correct the value"
+        )
     return found
 
 
@@ -244,6 +330,11 @@ def build_plan(raw: Mapping[str, Any], subject: str) -> Plan:
         )
         for index, entry in enumerate(entries)
     )
+    if isinstance(parts.get("cells"), list):
+        parts["cells"] = tuple(
+            checked(PlannedCells, entry, f"{subject}: cells[{index}]")
+            for index, entry in enumerate(parts["cells"])
+        )
     plan = checked(Plan, parts, subject)
     _check(plan, subject)
     plan._source = subject
@@ -269,8 +360,10 @@ def _check(plan: Plan, subject: str) -> None:
             raise InputError(
                 f"{subject}: {key}", "a negative or huge seed", "seeds of 0 or more, below 2^63", "correct it"
             )
-    if plan.primary not in plan.seeds:
-        raise InputError(f"{subject}: primary_seed", str(plan.primary), "one of seeds", "add it to seeds")
+    if not 0 <= plan.primary < 2**63:
+        raise InputError(
+            f"{subject}: primary_seed", str(plan.primary), "a seed of 0 or more, below 2^63", "correct it"
+        )
     if plan.rendering == "opaque" and plan.map_seed is None:
         raise InputError(
             f"{subject}: map_seed", "none", "a seed for the opaque codes", "add, for example, map_seed: 0"
@@ -290,10 +383,64 @@ def _check(plan: Plan, subject: str) -> None:
                 "a name of letters, digits and '_', other than S0, S1, S2",
                 "rename it",
             )
+    _check_cells(plan, subject)
     _check_methods(plan, subject)
+    for name in plan.reuse:
+        if not folder_name(name):
+            raise InputError(f"{subject}: reuse", shown(name), "names of studies", "correct it")
     if plan.recovery is not None:
         given = (plan.deletion.granularity, plan.bundles, plan.seeds)
         check_recovery(plan.recovery, *given, f"{subject}: recovery")
+
+
+def _check_cells(plan: Plan, subject: str) -> None:
+    """Parts name bundles and seeds of the study, no cell twice, and leave none of either out."""
+    if plan.cells is None:
+        return
+    if not plan.cells:
+        raise InputError(
+            f"{subject}: cells", "an empty list", "at least one part", "add one, or remove the key"
+        )
+    seen: list[str] = []
+    for index, part in enumerate(plan.cells):
+        place = f"{subject}: cells[{index}]"
+        _check_part(plan, part.bundles, part.seeds, place)
+        seen += [
+            f"{bundle}-s{seed}"
+            for bundle in (plan.bundles if part.bundles is None else part.bundles)
+            for seed in (plan.seeds if part.seeds is None else part.seeds)
+        ]
+    each_once(seen, f"{subject}: cells")
+    for key, all_of, used in (
+        ("deletion: bundles", plan.bundles, {cell.bundle for cell in plan.planned}),
+        ("seeds", plan.seeds, {cell.seed for cell in plan.planned}),
+    ):
+        if idle := [str(item) for item in all_of if item not in used]:
+            raise InputError(
+                f"{subject}: {key}",
+                f"{first_five(idle)}, in no cell",
+                "each in a cell",
+                "add a cell or remove it",
+            )
+
+
+def _check_part(
+    plan: Plan, bundles: tuple[str, ...] | None, seeds: tuple[int, ...] | None, place: str
+) -> None:
+    """Raise InputError for bundles or seeds that the study does not have."""
+    for key, given, known in (("bundles", bundles, plan.bundles), ("seeds", seeds, plan.seeds)):
+        if given is None:
+            continue
+        each_once(given, f"{place}: {key}")
+        if strange := [item for item in given if item not in known]:
+            raise InputError(
+                f"{place}: {key}",
+                shown(str(strange[0])),
+                f"{key} of the study ({', '.join(map(str, known))})",
+                did_you_mean(str(strange[0]), map(str, known)),
+            )
+        if not given:
+            raise InputError(f"{place}: {key}", "an empty list", "at least one", "add one, or remove the key")
 
 
 def _check_methods(plan: Plan, subject: str) -> None:
@@ -301,9 +448,32 @@ def _check_methods(plan: Plan, subject: str) -> None:
         place = f"{subject}: methods[{index}]"
         if entry.label is not None and not LABEL.fullmatch(entry.label):
             raise InputError(f"{place}: label", shown(entry.label), LABELS, "choose another")
-        if entry.frozen and entry.settings:
-            raise InputError(place, "settings beside frozen", "one of them", "remove the settings")
-        if plan.stage == "confirmation" and not entry.frozen:
+        _check_part(plan, entry.bundles, entry.seeds, place)
+        exploratory = plan.stages == {"exploratory"}
+        if entry.takes_frozen and entry.settings and not exploratory:
+            raise InputError(
+                place,
+                "settings beside frozen ones",
+                "one of them, or stage: exploratory, where they replace frozen ones",
+                "remove the settings",
+            )
+        if entry.frozen and entry.frozen_by is not None:
+            raise InputError(place, "frozen and frozen_by", "one of them", "remove one")
+        if entry.matched is not None and entry.frozen_by is None:
+            raise InputError(
+                f"{place}: matched",
+                f"{entry.matched:g}",
+                "frozen_by beside it",
+                "name the study that matched",
+            )
+        if entry.lengths is not None and not exploratory:
+            raise InputError(
+                f"{place}: lengths",
+                str(entry.lengths),
+                "none but in an exploratory study: the best length is chosen after the fact",
+                "remove it, or set stage: exploratory",
+            )
+        if "confirmation" in plan.stages and not entry.takes_frozen:
             raise InputError(
                 place,
                 f"settings of '{entry.method}' that are not frozen",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,10 @@ from vestige.errors import CheckFailed, Interrupted
 from vestige.seeds import digest
 from vestige.study.candidates import EVERYTHING, Offer, offers
 from vestige.study.cells import (
-    Configuration,
+    Configured,
     Node,
     Setting,
     configurations,
-    family,
     full_node,
     oracle_node,
     predictions_node,
@@ -38,7 +37,7 @@ from vestige.study.deletions import (
     view_table,
 )
 from vestige.study.evaluate import Cell, assess_cell, register
-from vestige.study.frozen import Frozen, check_family, taken
+from vestige.study.frozen import Frozen, taken
 from vestige.study.pool import Failure, Reporter, Silent, Team
 from vestige.study.protocol import DEFAULT_BACKEND, load_backend
 from vestige.study.recovery import foreseen, recover
@@ -49,6 +48,7 @@ from vestige.study.work import load_node_predictions
 
 if TYPE_CHECKING:
     from vestige.attacks.records import RecoveryRecord
+    from vestige.data.intents import IntentData
     from vestige.deletion.gates import AcquisitionGate
     from vestige.study.plan import Plan
     from vestige.study.protocol import Backend
@@ -93,26 +93,24 @@ def run_study(
     text: str = "",
     execution: Execution | None = None,
     report: Reporter | None = None,
+    data: IntentData | None = None,
 ) -> StudyResult:
     """Run what is missing of a study in `out` and assess every cell.
 
-    text: the study file as given, kept. Raises InputError for a plan or folder that does not fit, Interrupted
-    with what was kept when the user stops it.
+    text: the study file as given, kept. data: the plan's own, where it was loaded before. Raises InputError
+    for a plan or folder that does not fit, Interrupted with what was kept when the user stops it.
     """
     execution = execution or Execution()
     report = report or Silent()
     backend = execution.opened()
-    setting = prepare(plan, backend)
+    setting = prepare(plan, backend, data)
     refuse_impossible(setting)
     with Store.writing(out, execution.reuse) as store:
         open_folder(store, setting, text, "run")
-        frozen = frozen_records(store, plan)
-        used = configurations(setting, frozen)
-        if plan.stage == "confirmation":
-            check_family(family(plan, used), [item for item in frozen.values() if item], plan.name)
+        configured = configurations(setting, frozen_records(store, plan))
         try:
             with team(store, setting, execution, report) as workers:
-                return _run(setting, store, used, workers, report)
+                return _run(setting, store, configured, workers, report)
         except (KeyboardInterrupt, Interrupted):
             raise stopped(store) from None
 
@@ -160,17 +158,18 @@ def stopped(store: Store) -> Interrupted:
 def _run(
     setting: Setting,
     store: Store,
-    used: Sequence[Configuration],
+    configured: Configured,
     workers: Team,
     report: Reporter,
 ) -> StudyResult:
     plan = setting.plan
-    order = dict.fromkeys((plan.primary, *plan.full_seeds))
-    fulls = {seed: full_node(setting, seed) for seed in order}
-    before = first_nodes(setting, list(fulls), plan.seeds, "evaluation")
+    needed = (plan.primary, *plan.full_seeds) if plan.deletion.gated else plan.full_seeds
+    fulls = {seed: full_node(setting, seed) for seed in dict.fromkeys(needed)}
+    asked = dict.fromkeys((plan.primary, *plan.seeds))
+    before = first_nodes(setting, list(fulls), list(asked), "evaluation")
     first, gated = before.nodes, before.gated
     missing = pending(first, store)
-    report.total = cost(missing) + expected_cost(setting, used)
+    report.total = cost(missing) + expected_cost(setting, configured)
     # Only the primary seed decides what is deleted: its oracles need not wait for the other full models.
     failures = workers.work_through(first, until=before.deciding)
     if pending(before.deciding, store):
@@ -179,14 +178,14 @@ def _run(
     deletions = settle(setting, store, gates, plan.bundles)
     ahead = 0.0
     if plan.recovery is not None:
-        ahead = foreseen(setting, deletions.requests, plan.recovery, len(used))
-    cells, nodes = _cells(setting, store, deletions, used, fulls)
+        ahead = foreseen(setting, deletions.requests, plan.recovery, len(configured.used))
+    cells, nodes = _cells(setting, store, deletions, configured, fulls)
     report.total = cost(missing) + cost(pending(nodes, store)) + ahead
     failures += workers.work_through([*first, *nodes])
     if len(gates) < len(gated):  # gates of other seeds came later: their failures are recorded now
         deletions = settle(setting, store, read_gates(setting, store, gated), plan.bundles)
     note_failures(store, nodes, failures)
-    entries = register(setting, store, deletions, used, cells)
+    entries = register(setting, store, deletions, configured, cells)
     assessments: dict[str, Assessment] = {}
     for cell in sorted(cells, key=lambda cell: cell.offer.options is not None):
         report.stage(f"assessing bundle {cell.bundle}, seed {cell.seed}, {cell.offer.name}")
@@ -195,7 +194,7 @@ def _run(
             start = assessments.get(dataclasses.replace(cell, offer=EVERYTHING).assessment)
             if start is None:
                 continue
-        made = assess_cell(setting, store, deletions, used, cell, entries, start)
+        made = assess_cell(setting, store, deletions, configured, cell, entries, start)
         if made is not None:
             assessments[cell.assessment] = made
     report.stage("summaries over seeds and bundles")
@@ -234,15 +233,17 @@ def cost(nodes: Sequence[Node]) -> float:
     return sum(node.cost for node in nodes)
 
 
-def expected_cost(setting: Setting, used: Sequence[Configuration]) -> float:
+def expected_cost(setting: Setting, configured: Configured) -> float:
     """Work after the gate, about, in training rows."""
     plan = setting.plan
     one = full_node(setting, plan.primary).cost
     rows = expected_rows(setting)
-    each = sum(unlearning_cost(item.settings, rows) for item in used)
     scoring = 0.3 * len(setting.data.rows("evaluation"))
-    per_seed = each + scoring * (len(used) + 2)
-    return len(plan.bundles) * (len(plan.all_oracle_seeds) * one + len(plan.seeds) * per_seed)
+    total = one * sum(len(plan.oracle_seeds_of(bundle)) for bundle in plan.bundles)
+    for cell in plan.planned:
+        here = configured.at(cell.bundle, cell.seed)
+        total += scoring * (len(here) + 2) + sum(unlearning_cost(item.settings, rows) for item in here)
+    return total
 
 
 def read_gates(setting: Setting, store: Store, gated: Mapping[int, Node]) -> dict[int, AcquisitionGate]:
@@ -258,24 +259,27 @@ def _cells(
     setting: Setting,
     store: Store,
     deletions: Deletions,
-    used: Sequence[Configuration],
+    configured: Configured,
     fulls: Mapping[int, Node],
 ) -> tuple[list[Cell], list[Node]]:
     """Every cell, and every node that they need, models before their probabilities."""
+    plan = setting.plan
     cells: list[Cell] = []
     models: list[Node] = []
     scores: list[Node] = []
     offered = offers(setting, store, deletions)
-    untrained = (
-        {seed: random_node(setting, seed) for seed in setting.plan.seeds} if setting.plan.seed_metrics else {}
-    )
+    untrained = {seed: random_node(setting, seed) for seed in plan.seeds} if plan.seed_metrics else {}
     models += untrained.values()
     for bundle, request in deletions.requests.items():
         table = view_table(setting, store, request, "evaluation", deletions.held_out)
-        oracles = {seed: oracle_node(setting, request, seed) for seed in setting.plan.all_oracle_seeds}
+        oracles = {seed: oracle_node(setting, request, seed) for seed in plan.oracle_seeds_of(bundle)}
+        here = [cell for cell in plan.planned if cell.bundle == bundle]
         unlearned = {
-            seed: {item.label: unlearned_node(setting, request, seed, item) for item in used}
-            for seed in setting.plan.seeds
+            cell.seed: {
+                item.label: replace(unlearned_node(setting, request, cell.seed, item), stage=cell.stage)
+                for item in configured.at(bundle, cell.seed)
+            }
+            for cell in here
         }
         models += [*oracles.values(), *(node for made in unlearned.values() for node in made.values())]
         for offer in offered[bundle]:
@@ -288,22 +292,25 @@ def _cells(
                 return node
 
             randoms = {
-                seed: ((seed, scored(node)),) for seed, node in untrained.items() if offer.options is None
+                cell.seed: ((cell.seed, scored(untrained[cell.seed])),)
+                for cell in here
+                if cell.seed in untrained and offer.options is None
             }
-            full = {seed: scored(node) for seed, node in fulls.items()}
+            full = {seed: scored(fulls[seed]) for seed in plan.full_seeds_of(bundle)}
             oracle = {seed: scored(node) for seed, node in oracles.items()}
-            for seed in setting.plan.seeds:
-                cells.append(
-                    Cell(
-                        bundle=bundle,
-                        seed=seed,
-                        offer=offer,
-                        fulls=_first(full, seed),
-                        oracles=_first(oracle, seed),
-                        unlearned={label: scored(node) for label, node in unlearned[seed].items()},
-                        randoms=randoms.get(seed, ()),
-                    )
+            cells += [
+                Cell(
+                    bundle=bundle,
+                    seed=cell.seed,
+                    stage=cell.stage,
+                    offer=offer,
+                    fulls=_first(full, cell.seed),
+                    oracles=_first(oracle, cell.seed),
+                    unlearned={label: scored(node) for label, node in unlearned[cell.seed].items()},
+                    randoms=randoms.get(cell.seed, ()),
                 )
+                for cell in here
+            ]
     return cells, [*models, *scores]
 
 
@@ -327,4 +334,4 @@ def note_failures(store: Store, nodes: Sequence[Node], failures: Sequence[Failur
 
 def frozen_records(store: Store, plan: Plan) -> dict[int, Frozen | None]:
     """The frozen records that the plan's methods take their settings from, by place."""
-    return {index: taken(store, entry) for index, entry in enumerate(plan.methods) if entry.frozen}
+    return {index: taken(store, entry) for index, entry in enumerate(plan.methods) if entry.takes_frozen}

@@ -61,20 +61,18 @@ def study_status(out: str | Path) -> StudyStatus:
     begun = list(_begun(store, running))
     seen = {item.label for item in [*done, *begun]}
     work = [*done, *begun]
-    for kind, label in _expected(plan):
+    for kind, label in dict.fromkeys(_expected(plan, store)):
         if label in seen:
             continue
         state: State = "failed" if label in failures else "missing"
         work.append(Work(kind=kind, label=label, state=state, note=failures.get(label, "")))
-    for bundle in plan.bundles:
-        for seed in plan.seeds:
-            for name in plan.offered_sets:
-                path = f"assessments/{bundle}-s{seed}{suffix(name)}.json"
-                found: State = "done" if store.has(path) else "missing"
-                under = "" if name == ALL_OPTIONS else f", {name}"
-                work.append(
-                    Work(kind="assessment", label=f"bundle {bundle}, seed {seed}{under}", state=found)
-                )
+    for cell in plan.planned:
+        for name in plan.offered_sets:
+            path = f"assessments/{cell.bundle}-s{cell.seed}{suffix(name)}.json"
+            found: State = "done" if store.has(path) else "missing"
+            under = "" if name == ALL_OPTIONS else f", {name}"
+            label = f"bundle {cell.bundle}, seed {cell.seed}{under}"
+            work.append(Work(kind="assessment", label=label, state=found))
     return StudyStatus(
         name=plan.name,
         stage=plan.stage,
@@ -108,14 +106,22 @@ def _begun(store: Store, running: bool) -> Iterator[Work]:
         )
 
 
-def _expected(plan: Plan) -> Iterator[tuple[str, str]]:
+def _expected(plan: Plan, store: Store) -> Iterator[tuple[str, str]]:
     """Kind and label of every model that the plan needs."""
-    for seed in plan.full_seeds:
+    for seed in dict.fromkeys((plan.primary, *plan.full_seeds) if plan.deletion.gated else plan.full_seeds):
         yield "full", f"full model, seed {seed}"
     for bundle in plan.bundles:
-        for seed in plan.all_oracle_seeds:
+        for seed in plan.oracle_seeds_of(bundle):
             yield "oracle", f"oracle of bundle {bundle}, seed {seed}"
-        for seed in plan.seeds:
-            for entry in plan.methods:
-                label = entry.label or METHODS.get(entry.method).title
-                yield "unlearned", f"{label} on bundle {bundle}, seed {seed}"
+    registered = _list(store, "evaluations.json")
+    for item in registered:
+        yield "unlearned", f"{item['label']} on bundle {item['bundle']}, seed {item['identity']['seed']}"
+    absent = store.json("left_out.json") if store.has("left_out.json") else {"infeasible": {}, "same": {}}
+    for cell in plan.planned:
+        for entry in plan.methods:
+            label = entry.label or METHODS.get(entry.method).title
+            # What one entry stands for is known once it is registered.
+            several = bool(registered) and (entry.matched is not None or entry.lengths is not None)
+            gone = label in absent["infeasible"] or label in absent["same"]
+            if entry.at(cell.bundle, cell.seed) and not several and not gone:
+                yield "unlearned", f"{label} on bundle {cell.bundle}, seed {cell.seed}"

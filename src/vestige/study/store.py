@@ -102,7 +102,8 @@ class NodeRecord(Record):
     """Written last into a node's folder. identity: everything that changes its numbers; key: its hash.
 
     files: sha256 of each other file in the folder. seconds: of work, over all sittings.
-    rows: rows that were trained on, scored or processed. result: what the work reported.
+    rows: rows that were trained on, scored or processed. result: what the work reported. made_for: study, arm
+    and stage that made it, which stay with it in every study that takes it.
     """
 
     format: str = NODE_FORMAT
@@ -118,6 +119,7 @@ class NodeRecord(Record):
     rows: int = Field(ge=0)
     environment: dict[str, Any]
     result: dict[str, Any]
+    made_for: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("files")
     @classmethod
@@ -216,7 +218,10 @@ class Store:
 
     def intact(self, name: str) -> bool:
         """Whether a file is there and is the one in the manifest: a kill may leave a file that is not."""
-        return self.has(name) and self._files.get(name) == file_sha256(self.path(name))
+        if not self.has(name):
+            return False
+        files = self._files or (read_manifest(self.root) if (self.root / MANIFEST).is_file() else {})
+        return files.get(name) == file_sha256(self.path(name))
 
     def json(self, name: str) -> Any:
         """The value in a JSON file."""
@@ -445,6 +450,7 @@ class NodeFolder:
         rows: int,
         environment: dict[str, Any],
         result: dict[str, Any],
+        made_for: dict[str, str],
     ) -> NodeRecord:
         """Hash every file, write the record last, and rename the working folder."""
         (self.part / RECORD).unlink(missing_ok=True)
@@ -466,6 +472,7 @@ class NodeFolder:
             rows=rows,
             environment=environment,
             result=result,
+            made_for=made_for,
         )
         write_bytes(self.part / RECORD, pretty(record.model_dump(mode="json")).encode())
         os.replace(self.part, self.path)

@@ -67,6 +67,7 @@ VIEWS: tuple[View, ...] = ("F", "G", "R")
 DELETED: tuple[View, ...] = ("F", "G")
 RULES = 2
 """Raised when a summary says more, or otherwise, of the same inputs: finished folders then summarise anew."""
+CONTROL = Undefined(undefined="a control: its gains are shown and not judged")
 OTHER_ROWS = "other rows: no paired interval"
 
 
@@ -286,6 +287,7 @@ def _replication(
                         seed=seed,
                         bundle=bundle,
                         gain=float(cell.unit_gains.mean()),
+                        positive=float((cell.unit_gains > 0).mean()),
                         progress=value_of(found[view][seed, bundle].progress),
                         units=len(cell.unit_gains),
                         rows=len(found[view][seed, bundle].start),
@@ -301,8 +303,8 @@ def _replication(
         control=model.control,
         seeds=tuple(sorted({seed for seed, _ in keys})),
         bundles=tuple(sorted({bundle for _, bundle in keys})),
-        decision=result.decision,
-        crossed=result.crossed,
+        decision=CONTROL if model.control else result.decision,
+        crossed=CONTROL if model.control else result.crossed,
         views=tuple(views),
         infeasible=result.infeasible,
         missing=tuple(f"seed {seed}, bundle {bundle}" for seed, bundle in sorted(planned - set(keys))),
@@ -436,6 +438,8 @@ def _seed_metrics(
     found = []
     for label, model in models.items():
         unlearned = group({cell.seed: cell.unlearned[label] for cell in cells if label in cell.unlearned})
+        if not unlearned:
+            continue
         given = SeedModels(gold=gold, unlearned=unlearned, oracle=oracles, full=fulls, random=randoms)
         found.append(
             MethodSeeds(

@@ -25,11 +25,13 @@ __all__ = [
 
 
 class CellGain(Record):
-    """One seed x bundle. gain: mean over units of the unit's mean gain; progress: the row ratio of means."""
+    """One seed x bundle. gain: mean over units of the unit's mean gain; positive: share of units with a mean
+    gain above 0; progress: the row ratio of means."""
 
     seed: int
     bundle: str
     gain: float
+    positive: float | None = None
     progress: float | Undefined
     units: int
     rows: int

@@ -9,27 +9,36 @@ Equal models are made once: an arm takes finished parts of the other arms.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from vestige.contracts import Assessment
-from vestige.data.intents import DatasetSpec
+from vestige.data.intents import DatasetSpec, IntentData, load_intents
 from vestige.errors import InputError, did_you_mean, shown
 from vestige.files import writable_folder, write_text
 from vestige.readers import yaml_mapping
 from vestige.study.bundle_names import differing_bundles
 from vestige.study.deletion_plan import each_once
 from vestige.study.deletions import DRAWING_GATE
-from vestige.study.frozen import FROZEN
-from vestige.study.plan import LABELS, Plan, anchored, build_plan, folder_name
+from vestige.study.freeze import matched_name
+from vestige.study.frozen import FROZEN, read_frozen
+from vestige.study.plan import DEFAULT_SEED, LABELS, MethodEntry, Plan, anchored, build_plan, folder_name
 from vestige.study.pool import Failure, Reporter, Silent
 from vestige.study.runner import Execution, run_study
 from vestige.study.source import source_text
-from vestige.study.store import ARMS, SWEEP, listed_arms, read_json, refuse_strangers
+from vestige.study.store import (
+    ARMS,
+    SWEEP,
+    canonical,
+    listed_arms,
+    read_json,
+    refuse_strangers,
+    run_folders,
+)
 
-__all__ = ["SCALES", "Study", "StudyRun", "arm_folders", "load_study", "open_sweep", "run_all"]
+__all__ = ["SCALES", "Study", "StudyRun", "arm_folders", "load_study", "open_sweep", "placed", "run_all"]
 
 FORMAT = "vestige-sweep-1"
 SMALL = "small"
@@ -41,16 +50,24 @@ LONGEST_PATH = 1000
 """Characters of a path that an error line shows."""
 
 
+OWN = ""
+"""Of the records given by hand: the one for entries with `frozen: true`."""
+Source = tuple[str, float | None]
+"""Study and target of a record of frozen settings, as an entry names them."""
+
+
 @dataclass(frozen=True)
 class Study:
     """A study file as read. arms: name -> plan; the name is "" for a file without arms. merged: arms that are
-    equal to another one at this scale, and which."""
+    equal to another one at this scale, and which. records: frozen settings given by hand, by study and
+    target."""
 
     name: str
     text: str
     arms: dict[str, Plan]
     scale: str = ""
     merged: dict[str, str] | None = None
+    records: dict[Source, Path] = field(default_factory=dict)
 
     @property
     def plan(self) -> Plan:
@@ -79,13 +96,17 @@ def load_study(
     *,
     data: Path | None = None,
     scale: str | None = None,
-    frozen: Path | None = None,
+    frozen: Sequence[Path] = (),
 ) -> Study:
     """A study file, or a shipped study's name, with its arms: `arms`, or every combination of its `axes`.
 
+    All arms draw their targets at one seed, and what one arm reserves, all that draw from the same data,
+    granularity and salt reserve.
+
     data: where the data set lies. scale: "small" takes 30 % of the training rows, at most 3 bundles and 2
     seeds, and the MiniLM encoder in place of other backbones; the file's `scales: {small: ...}` comes on top.
-    frozen: where entries with `frozen: true` take their settings from. Raises InputError.
+    frozen: records of frozen settings: for entries with `frozen_by` the one of that study, another for those
+    with `frozen: true`. Raises InputError.
     """
     text, subject, folder = source_text(source)
     raw = yaml_mapping(text, subject)
@@ -103,6 +124,7 @@ def load_study(
                 did_you_mean(name, arms or {}),
             )
     found: dict[str, dict[str, Any]] = {}
+    primary = _primary(raw, arms or {}, subject)
     for name, changes in (arms or {"": {}}).items():
         if name in own_arms and own_arms[name] is None:
             continue
@@ -112,6 +134,8 @@ def load_study(
         made = merge(raw, _changes(changes, place))
         if scale:
             made = merge(merge(_small(made, place), own), own_arms.get(name, {}))
+        if primary is not None:
+            made["primary_seed"] = primary
         found[str(name)] = made
     if not found:
         raise InputError(f"{subject}: arms", "none", "at least one arm", "add one, or remove the key")
@@ -124,9 +148,64 @@ def load_study(
         plan = build_plan(made, place)
         if folder is not None:
             plan = anchored(plan, folder, found)
-        plans[name] = _settled(plan, name, data, scale, frozen)
+        plans[name] = _settled(plan, name, data, scale)
+    plans = _reserving(plans)
     first = next(iter(plans.values()))
-    return Study(first.name, text, plans, scale or "", merged or None)
+    records = _records(frozen, plans)
+    return Study(first.name, text, plans, scale or "", merged or None, records)
+
+
+def _primary(raw: Mapping[str, Any], arms: Mapping[str, Any], subject: str) -> Any:
+    """The seed that decides what every arm deletes: the file's. None: a file without arms says it itself.
+
+    Raises InputError for an arm that names another.
+    """
+    if not arms:
+        return None
+    seeds = raw.get("seeds")
+    own = raw.get("primary_seed", seeds[0] if isinstance(seeds, list) and seeds else DEFAULT_SEED)
+    for name, changes in arms.items():
+        other = changes.get("primary_seed", own) if isinstance(changes, Mapping) else own
+        if other != own:
+            raise InputError(
+                f"{subject}: arms.{name}: primary_seed",
+                shown(str(other)),
+                f"{own}, the file's: what is deleted is drawn once for all arms",
+                "remove the key, or make a study of its own",
+            )
+    return own
+
+
+def _reserving(plans: Mapping[str, Plan]) -> dict[str, Plan]:
+    """The plans, each with every bundle that one of them reserves of the same data, granularity and salt."""
+    held: dict[str, set[str]] = {}
+    for plan in plans.values():
+        held.setdefault(_reserve(plan), set()).update(plan.deletion.reserved)
+    found = {}
+    for name, plan in plans.items():
+        reserved = tuple(sorted(held[_reserve(plan)]))
+        if both := [label for label in plan.deletion.bundles if label in reserved]:
+            raise InputError(
+                f"{plan.source}: deletion: bundles",
+                f"bundle {both[0]}, which another arm reserves",
+                "bundles that no arm reserves: a reserve binds every arm",
+                "remove it from one",
+            )
+        deletion = plan.deletion.model_copy(update={"reserved": reserved})
+        found[name] = plan if reserved == plan.deletion.reserved else _with(plan, deletion=deletion)
+    return found
+
+
+def _reserve(plan: Plan) -> str:
+    """What a list of reserved bundles belongs to."""
+    return canonical([plan.dataset.model_dump(mode="json"), plan.deletion.granularity, plan.deletion.salt])
+
+
+def _with(plan: Plan, **changes: Any) -> Plan:
+    """The plan with other values of some keys; the file that said it stays known."""
+    made = plan.model_copy(update=changes)
+    made._source = plan._source
+    return made
 
 
 def _arms(raw: dict[str, Any], subject: str) -> dict[str, Any] | None:
@@ -218,7 +297,26 @@ def _small(raw: Mapping[str, Any], place: str) -> dict[str, Any]:
         if isinstance(made.get(key), list):
             seeds = made[key][: MOST_SEEDS if key == "seeds" else 1]
             made[key] = [seed for seed in seeds if key == "seeds" or seed not in made.get("seeds", [])]
+    for key in ("cells", "methods"):
+        if isinstance(made.get(key), list):
+            parts = [_within(part, made) for part in made[key]]
+            made[key] = [part for part in parts if part is not None]
+    if isinstance(made.get("recovery"), Mapping):
+        made["recovery"] = _within(made["recovery"], made) or made["recovery"]
     return made
+
+
+def _within(part: Any, made: Mapping[str, Any]) -> Any:
+    """A part of a study cut to the bundles and seeds that there are; None where nothing of it is left."""
+    if not isinstance(part, Mapping):
+        return part
+    cut = dict(part)
+    for key, known in (("bundles", made["deletion"].get("bundles")), ("seeds", made.get("seeds"))):
+        if isinstance(cut.get(key), list) and isinstance(known, list):
+            cut[key] = [item for item in cut[key] if item in known]
+            if not cut[key]:
+                return None
+    return cut
 
 
 def _equal(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -236,27 +334,123 @@ def _equal(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return found
 
 
-def _settled(plan: Plan, arm: str, data: Path | None, scale: str | None, frozen: Path | None) -> Plan:
+def _settled(plan: Plan, arm: str, data: Path | None, scale: str | None) -> Plan:
     update: dict[str, Any] = {"arm": arm, "scale": scale or ""}
     if data is not None:
         raw = {**plan.dataset.model_dump(exclude_unset=True), "path": str(data)}
         update["dataset"] = DatasetSpec.model_validate(raw)
-    if frozen is not None:
-        update["methods"] = _frozen_from(plan, frozen)
-    return plan.model_copy(update=update)
+    return _with(plan, **update)
 
 
-def _frozen_from(plan: Plan, path: Path) -> tuple[Any, ...]:
-    """The plan's methods, those with `frozen: true` from a file."""
-    return tuple(
-        entry.model_copy(update={"frozen": str(path)}) if entry.frozen is True else entry
-        for entry in plan.methods
-    )
+def _records(given: Sequence[Path], plans: Mapping[str, Plan]) -> dict[Source, Path]:
+    """The records given by hand, by what entries call them. Raises InputError: two for one, one for none."""
+    entries = [entry for plan in plans.values() for entry in plan.methods]
+    named = {(entry.frozen_by, entry.matched) for entry in entries if entry.frozen_by is not None}
+    found: dict[Source, Path] = {}
+    for path in given:
+        record = read_frozen(path)
+        source: Source = (record.study, record.match)
+        if source not in named:
+            if not any(entry.frozen is True for entry in entries):
+                known = ", ".join(sorted(f"'{_said(item)}'" for item in named)) or "no frozen settings"
+                raise InputError(
+                    str(path), f"a record of '{_said(source)}'", f"one of {known}", "name that file"
+                )
+            source = (OWN, None)
+        if source in found:
+            raise InputError(
+                str(path), f"a second record beside {found[source]}", "one of each study", "leave one out"
+            )
+        found[source] = path
+    return found
+
+
+def _said(source: tuple[str | None, float | None]) -> str:
+    study, match = source
+    return f"{study}, matched to {match:g}" if match is not None else f"{study}"
 
 
 def arm_folders(study: Study, out: Path) -> dict[str, Path]:
     """Arm -> its run folder."""
     return {name: out / ARMS / name if study.sweeps else out for name in study.arms}
+
+
+def placed(study: Study, root: Path, *, lenient: bool = False) -> dict[str, Plan]:
+    """Every arm's plan with what depends on where it runs: the folders that draw and reserve its bundles, and
+    the records that its settings come from.
+
+    lenient: leave out what is not there yet, instead of raising InputError.
+    """
+    folders = arm_folders(study, root)
+    first = next(iter(folders.values()))
+    found: dict[str, Plan] = {}
+    drawing: dict[str, Path] = {}
+    for name, plan in study.arms.items():
+        made = _drawn_by(plan, folders, study.merged or {})
+        deletion = made.deletion
+        if deletion.reserved and deletion.drawn_by is None and deletion.gated:
+            before = drawing.setdefault(_reserve(plan), folders[name])
+            if before != folders[name]:
+                deletion = deletion.model_copy(update={"reserved_by": str(before)})
+        methods = tuple(
+            _sourced(entry, index, plan, study, root, folders[name], first, lenient)
+            for index, entry in enumerate(plan.methods)
+        )
+        found[name] = _with(made, deletion=deletion, methods=methods)
+    return found
+
+
+def _sourced(
+    entry: MethodEntry,
+    index: int,
+    plan: Plan,
+    study: Study,
+    root: Path,
+    folder: Path,
+    first: Path,
+    lenient: bool,
+) -> MethodEntry:
+    """The entry with the file that its settings come from."""
+    if entry.frozen is True:
+        path = study.records.get((OWN, None))
+        if path is None and not (folder / FROZEN).is_file() and (first / FROZEN).is_file():
+            path = first / FROZEN
+        return entry if path is None else entry.model_copy(update={"frozen": str(path)})
+    if entry.frozen_by is None:
+        return entry
+    path = study.records.get((entry.frozen_by, entry.matched))
+    if path is None:
+        beside = beside_folder(root, entry.frozen_by, study.scale)
+        name = FROZEN if entry.matched is None else matched_name(entry.matched)
+        path = next((at / name for at in _holders(beside) if (at / name).is_file()), None)
+        if path is None and not lenient:
+            more = "" if entry.matched is None else f" --match-suppression {entry.matched:g}"
+            raise InputError(
+                f"{plan.source}: methods[{index}] ({entry.method})",
+                f"no {name} in {beside}",
+                f"the settings that the study '{entry.frozen_by}' froze",
+                f"run `vestige study tune {entry.frozen_by}` and `vestige study freeze {beside}{more}`, or "
+                "name the file with --frozen",
+            )
+    return entry if path is None else entry.model_copy(update={"frozen": str(path)})
+
+
+def beside_folder(root: Path, study: str, scale: str) -> Path:
+    """The run folder of another study, by its name, beside the run folder of this one."""
+    return root.parent / (f"{study}-{scale}" if scale else study)
+
+
+def _holders(folder: Path) -> list[Path]:
+    """A run folder, or those of a sweep's arms."""
+    if (folder / SWEEP).is_file():
+        return list(run_folders(folder).values())
+    return [folder]
+
+
+def reused(plan: Plan, root: Path) -> list[Path]:
+    """Run folders of the studies that a plan says to take finished parts from, those that are there."""
+    beside = [beside_folder(root, name, plan.scale) for name in plan.reuse]
+    return [path for folder in beside for path in _holders(folder) if (path / "plan.json").is_file()]
 
 
 def run_all(
@@ -276,23 +470,27 @@ def run_all(
     execution = execution or Execution()
     report = report or Silent()
     folders = arm_folders(study, root)
-    drawn = {name: _drawn_by(plan, folders, study.merged or {}) for name, plan in study.arms.items()}
+    plans = placed(study, root)
     open_sweep(study, root)
     assessments: dict[str, Assessment] = {}
     failures: list[Failure] = []
+    loaded: dict[str, IntentData] = {}
     done = 0.0
-    for name, plan in drawn.items():
+    for name, plan in plans.items():
         folder = folders[name]
+        spec = plan.dataset.to_json()
+        loaded[spec] = loaded.get(spec) or load_intents(plan.dataset)
         meter = _ArmReporter(report, done)
         if between is not None and name:
             between(name)
-        others = tuple(other for other in folders.values() if other != folder and other.is_dir())
+        others = [other for other in folders.values() if other != folder and other.is_dir()]
         result = run_study(
-            frozen_arm(plan, folder, folders[next(iter(folders))]),
+            plan,
             folder,
             text=study.text,
-            execution=replace(execution, reuse=(*others, *execution.reuse)),
+            execution=replace(execution, reuse=(*others, *reused(plan, root), *execution.reuse)),
             report=meter,
+            data=loaded[spec],
         )
         done += meter.advanced
         place = folder.relative_to(root).as_posix()
@@ -331,13 +529,6 @@ class _ArmReporter:
         self._report.say(text)
 
 
-def frozen_arm(plan: Plan, folder: Path, first: Path) -> Plan:
-    """The plan, with frozen settings from the first arm where this arm has none of its own."""
-    if folder == first or (folder / FROZEN).is_file() or not (first / FROZEN).is_file():
-        return plan
-    return plan.model_copy(update={"methods": _frozen_from(plan, first / FROZEN)})
-
-
 def _drawn_by(plan: Plan, folders: Mapping[str, Path], merged: Mapping[str, str]) -> Plan:
     """The plan with the run folder of the arm that draws its bundles. Raises InputError, before any work."""
     given = plan.deletion.drawn_by
@@ -348,7 +539,7 @@ def _drawn_by(plan: Plan, folders: Mapping[str, Path], merged: Mapping[str, str]
     there = arm in folders and arm != plan.arm and (folders[arm] / "gates.json").is_file()
     if arm in earlier or there:
         deletion = plan.deletion.model_copy(update={"drawn_by": str(folders[arm])})
-        return plan.model_copy(update={"deletion": deletion})
+        return _with(plan, deletion=deletion)
     if arm in folders:
         raise InputError(
             f"{plan.source}: deletion: drawn_by",

@@ -41,7 +41,15 @@ from vestige.study.runner import (
     team,
 )
 from vestige.study.store import Store, now
-from vestige.study.tuning_rules import EpochResult, Point, choose, chosen_settings, edges, grid_points
+from vestige.study.tuning_rules import (
+    EpochResult,
+    Point,
+    choose,
+    chosen_settings,
+    edges,
+    grid_points,
+    unbracketed,
+)
 from vestige.study.tuning_work import TemperatureWork, TuneWork
 from vestige.study.work import EPOCHS
 
@@ -57,20 +65,24 @@ TUNING = "tuning.json"
 
 
 class MethodTuning(Record):
-    """Every candidate of one method and the chosen one. settings: None when no candidate was feasible.
+    """Every candidate of one method and the chosen one. settings: None when no candidate was feasible; of a
+    control then those of the smallest objective, which `note` says.
 
-    settings["epochs"] is the chosen epoch. edges: fields chosen at the edge of their grid. candidates: epochs
-    of all points; budget: the most epochs that could have been trained. fitted: for a temperature, the one of
+    settings["epochs"] is the chosen epoch. edges: fields chosen at the edge of their grid; unbracketed: those
+    with too few values to have one. candidates: epochs of all points, as measured; budget: the most epochs
+    that could have been trained. fitted: for a temperature, the one of
     least negative log-likelihood on the development rows that the full model was not trained on; beside it.
     """
 
     method: str
     title: str
+    control: bool = False
     grid: dict[str, tuple[Any, ...]]
     points: tuple[Point, ...]
     settings: dict[str, Any] | None
     chosen: EpochResult | None
     edges: tuple[str, ...]
+    unbracketed: tuple[str, ...] = ()
     candidates: int
     feasible_candidates: int
     budget: int
@@ -81,7 +93,7 @@ class MethodTuning(Record):
 class Tuning(Record):
     """What tuning did. It used the oracle of its bundle, and development rows only.
 
-    equal_budgets: of the methods that train anything.
+    equal_budgets: of the methods that train anything; never where points may stop early.
     """
 
     format: str = "vestige-tuning-1"
@@ -152,7 +164,14 @@ def tune_study(
 
 def _searches(setting: Setting) -> list[_Search]:
     plan = setting.plan
-    names = dict.fromkeys([*(entry.method for entry in plan.methods), *plan.tuning.grid])
+    mine = [entry.method for entry in plan.methods if entry.frozen_by is None]
+    names = dict.fromkeys([*mine, *plan.tuning.grid])
+    labels = {entry.label or setting.backend.objective(entry.method).title for entry in plan.methods}
+    for label in plan.family or ():
+        if label not in labels:
+            raise InputError(
+                f"{plan.source}: family", f"'{label}'", "labels of methods", did_you_mean(label, labels)
+            )
     if not names:
         raise InputError(f"{plan.source}: methods", "none", "at least one to tune", "add methods")
     found = []
@@ -227,7 +246,7 @@ def _tune(
         held_out=request.granularity == "custom",
         prune=setting.plan.tuning.prune,
         epochs=setting.plan.tuning.epochs,
-        equal_budgets=len(trained) <= 1,
+        equal_budgets=len(trained) <= 1 and not setting.plan.tuning.prune,
         methods=methods,
     )
     store.write_json(TUNING, tuning.model_dump(mode="json"))
@@ -317,12 +336,13 @@ def _method(
                 seconds=record.seconds,
             )
         )
-    chosen = choose(points)
+    chosen = choose(points, infeasible=item.objective.role == "control")
     candidates = [epoch for point in points for epoch in point.epochs]
     post_hoc = item.objective.post_hoc is not None
     common: dict[str, Any] = {
         "method": item.objective.name,
         "title": item.objective.title,
+        "control": item.objective.role == "control",
         "grid": item.grid,
         "points": tuple(points),
         "candidates": len(candidates),
@@ -338,21 +358,15 @@ def _method(
         notes.insert(0, "no feasible candidate")
         return MethodTuning(**common, settings=None, chosen=None, edges=(), note="; ".join(notes))
     point, epoch = chosen
+    if not epoch.feasible:
+        notes.insert(0, "no feasible candidate: a control, so the one of the smallest objective stands")
+    settings = chosen_settings(point, epoch)
+    last = () if post_hoc or epoch.epoch < setting.plan.tuning.epochs else ("epochs",)
     return MethodTuning(
         **common,
-        settings=chosen_settings(point, epoch),
+        settings=settings,
         chosen=epoch,
-        edges=_post_hoc_edges(item, epoch)
-        if post_hoc
-        else edges(item.grid, point.settings, epoch.epoch, setting.plan.tuning.epochs),
+        edges=(*edges(item.grid, settings), *last),
+        unbracketed=unbracketed(item.grid),
         note="; ".join(notes),
-    )
-
-
-def _post_hoc_edges(item: _Search, chosen: EpochResult) -> tuple[str, ...]:
-    """Fields whose chosen value is the smallest or largest that was searched: it may diverge beyond."""
-    return tuple(
-        name
-        for name, values in sorted(item.grid.items())
-        if len(values) > 1 and chosen.settings[name] in (min(values), max(values))
     )

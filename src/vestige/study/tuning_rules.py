@@ -30,12 +30,15 @@ __all__ = [
     "match",
     "measure_epoch",
     "should_stop",
+    "unbracketed",
 ]
 
 INFEASIBLE_EPOCHS = 2
 """A point stops after so many infeasible epochs in a row [ours]."""
 MATCHED_WITHIN = 0.1
 """A candidate whose suppression is farther from the target is `unmatched`."""
+LEAST_VALUES = 3
+"""Tested values of a setting from which on a choice can be at the edge of its grid [ours]."""
 STALE_EPOCHS = 3
 """A point stops after so many epochs without a better objective [ours]."""
 
@@ -161,14 +164,23 @@ def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def choose(points: Sequence[Point]) -> tuple[Point, EpochResult] | None:
-    """The feasible candidate of the smallest objective; ties to fewer epochs, then to the earlier point."""
+def choose(points: Sequence[Point], *, infeasible: bool = False) -> tuple[Point, EpochResult] | None:
+    """The feasible candidate of the smallest objective; ties to fewer epochs, then to the earlier point.
+
+    infeasible: where no candidate is feasible, choose among all of them.
+    """
     candidates = [
         (epoch.objective, epoch.epoch, index)
         for index, point in enumerate(points)
         for epoch in point.epochs
         if epoch.feasible
     ]
+    if infeasible and not candidates:
+        candidates = [
+            (epoch.objective, epoch.epoch, index)
+            for index, point in enumerate(points)
+            for epoch in point.epochs
+        ]
     if not candidates:
         return None
     _, number, index = min(candidates)
@@ -200,15 +212,23 @@ def chosen_settings(point: Point, epoch: EpochResult) -> dict[str, Any]:
     return {**point.settings, **(epoch.settings or {"epochs": epoch.epoch})}
 
 
-def edges(
-    grid: Mapping[str, Sequence[Any]], settings: Mapping[str, Any], epoch: int, epochs: int
-) -> tuple[str, ...]:
-    """Fields whose chosen value is the smallest or largest of several, and `epochs` at the last epoch."""
-    found = [
+def edges(grid: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Fields whose chosen value is the smallest or largest of at least three numbers that were tested."""
+    return tuple(
         name
+        for name, values in _numeric(grid)
+        if len(values) >= LEAST_VALUES and settings[name] in (min(values), max(values))
+    )
+
+
+def unbracketed(grid: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
+    """Fields with one or two tested numbers: no choice among them can lie between two others."""
+    return tuple(name for name, values in _numeric(grid) if len(values) < LEAST_VALUES)
+
+
+def _numeric(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, set[float]]]:
+    return [
+        (name, set(values))
         for name, values in sorted(grid.items())
-        if len(set(values)) > 1
-        and all(isinstance(value, int | float) for value in values)
-        and settings[name] in (min(values), max(values))
+        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     ]
-    return (*found, "epochs") if epoch == epochs else tuple(found)

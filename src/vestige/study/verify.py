@@ -96,7 +96,7 @@ def verify_cell(
 def _nodes(setting: Setting, store: Store, cell: str, method: str | None) -> Iterator[Node]:
     """Models of a cell, then their probabilities under every candidate set."""
     bundle, _, number = cell.partition("-s")
-    known = [f"{label}-s{seed}" for label in setting.plan.bundles for seed in setting.plan.seeds]
+    known = [f"{item.bundle}-s{item.seed}" for item in setting.plan.planned]
     if cell not in known:
         raise InputError(
             f"cell '{cell}'", "no such cell", f"one of {', '.join(known)}", did_you_mean(cell, known)
@@ -110,7 +110,8 @@ def _nodes(setting: Setting, store: Store, cell: str, method: str | None) -> Ite
         )
     name = f"requests/{bundle}.json"
     request = request_from_json(store.path(name).read_text(encoding="utf-8"), str(store.path(name)))
-    used = configurations(setting, frozen_records(store, setting.plan))
+    configured = configurations(setting, frozen_records(store, setting.plan))
+    used = configured.at(bundle, int(number))
     labels = [item.label for item in used]
     if method is not None and method not in labels:
         raise InputError(

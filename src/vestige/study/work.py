@@ -65,6 +65,11 @@ def _make(
         rows=rows,
         environment=setting.backend.environment(),
         result=result,
+        made_for={
+            "study": setting.plan.name,
+            "arm": setting.plan.arm,
+            "stage": node.stage or setting.plan.stage,
+        },
     )
 
 

@@ -188,6 +188,24 @@ def test_changed_memberships_fail_the_audit(
     assert run_check(Folder(root), *check).status == "failed"
 
 
+def test_options_that_are_not_in_alphabetical_order_pass_the_audit(
+    make_plan: Make, execution: Execution, tmp_path: Path
+) -> None:
+    plan = make_plan(
+        dataset="helpdesk",
+        deletion={"units_per_bundle": 1, "bundles": ["01"]},
+        noise_seeds=[],
+        oracle_seeds=[],
+        methods=["grad_ascent"],
+        candidates=["S0", "S1"],
+        draws=100,
+    )
+    root = run_study(plan, tmp_path / "run", execution=execution).root
+    offered = json.loads((root / "candidates/01.json").read_text())["sets"]["S1"]
+    assert offered != sorted(offered)
+    assert audit_study(root).passed
+
+
 def test_sets_that_cannot_be_filled_are_refused_before_any_training(
     make_plan: Make, execution: Execution, tmp_path: Path
 ) -> None:

@@ -130,12 +130,15 @@ def test_temperature_is_tuned_beside_its_likelihood_fit(tuned: Path) -> None:
 def test_a_temperature_at_the_end_of_its_search_is_flagged(
     make_plan: Make, tmp_path: Path, execution: Any
 ) -> None:
-    grid = {"temperature": {"temperature": [1.0, 1.001]}}
+    grid = {"temperature": {"temperature": [1.0, 1.0005, 1.001]}}
     plan = make_plan(methods=["temperature"], tuning={"grid": grid})
     item = tune_study(plan, tmp_path / "run", execution=execution).method("temperature")
     assert item.settings is not None
     assert item.settings["temperature"] in (1.0, 1.001)
     assert item.edges == ("temperature",)
+    two = make_plan(methods=["temperature"], tuning={"grid": {"temperature": {"temperature": [1.0, 1.001]}}})
+    item = tune_study(two, tmp_path / "two", execution=execution).method("temperature")
+    assert (item.edges, item.unbracketed) == ((), ("temperature",))
 
 
 @pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan")])
@@ -212,7 +215,9 @@ def test_matched_settings_are_used_in_exploratory_studies_alone(
     assert item.unmatched == (min(gaps) > 0.1)
     assert match_study(tuned, 0.4)[0] == record
     methods = [{"method": "simnpo", "frozen": str(tuned / name)}]
-    with pytest.raises(InputError, match=r"matched to a suppression of 0\.4 in a study of stage pilot"):
+    with pytest.raises(
+        InputError, match=r"matched to a suppression of 0\.4 in a study that is not exploratory"
+    ):
         run_study(make_plan(methods=methods), tmp_path / "pilot", execution=execution)
     result = run_study(make_plan(methods=methods, stage="exploratory"), tmp_path / "run", execution=execution)
     found = result.assessments["assessments/01-s17.json"]

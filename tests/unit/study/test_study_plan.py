@@ -57,7 +57,41 @@ SMALL = "name: a\ndataset: helpdesk\n"
         (SMALL + "seeds: []\n", "plan.yaml: seeds", "an empty list", "[17]"),
         (SMALL + "seeds: [1, 1]\n", "plan.yaml: seeds", "'1' twice", "remove the repetition"),
         (SMALL + "seeds: [-1]\n", "plan.yaml: seeds", "a negative or huge seed", "correct it"),
-        (SMALL + "primary_seed: 3\n", "plan.yaml: primary_seed", "3", "add it to seeds"),
+        (SMALL + "primary_seed: -3\n", "plan.yaml: primary_seed", "-3", "correct it"),
+        (SMALL + "cells: []\n", "plan.yaml: cells", "an empty list", "remove the key"),
+        (SMALL + "cells: [{bundles: ['02']}]\n", "plan.yaml: cells[0]: bundles", "'02'", "known: 01"),
+        (SMALL + "cells: [{seeds: [42]}]\n", "plan.yaml: cells[0]: seeds", "'42'", "known: 17"),
+        (SMALL + "cells: [{}, {seeds: [17]}]\n", "plan.yaml: cells", "'01-s17' twice", "remove"),
+        (
+            SMALL + "seeds: [17, 42]\ncells: [{seeds: [17]}]\n",
+            "plan.yaml: seeds",
+            "'42', in no cell",
+            "add a cell or remove it",
+        ),
+        (
+            SMALL + "methods: [{method: npo, bundles: ['02']}]\n",
+            "plan.yaml: methods[0]: bundles",
+            "'02'",
+            "known: 01",
+        ),
+        (
+            SMALL + "methods: [{method: npo, frozen: true, frozen_by: a}]\n",
+            "plan.yaml: methods[0]",
+            "frozen and frozen_by",
+            "remove one",
+        ),
+        (
+            SMALL + "methods: [{method: npo, matched: 0.6}]\n",
+            "plan.yaml: methods[0]: matched",
+            "0.6",
+            "name the study that matched",
+        ),
+        (
+            SMALL + "methods: [{method: npo, lengths: 5}]\n",
+            "plan.yaml: methods[0]: lengths",
+            "5",
+            "set stage: exploratory",
+        ),
         (SMALL + "stage: pilott\n", "plan.yaml: stage", "pilott", "did you mean 'pilot'?"),
         (SMALL + "draws: 3\n", "plan.yaml: draws", "3", "correct the value"),
         (SMALL + "rendering: opaque\n", "plan.yaml: map_seed", "none", "map_seed: 0"),
@@ -158,10 +192,35 @@ def test_numbers_and_labels_as_people_write_them() -> None:
     assert plan.methods[1].settings == {"learning_rate": 1e-4}
 
 
+def test_cells_name_what_is_evaluated_and_in_which_stage() -> None:
+    text = (
+        SMALL
+        + "stage: replication\nseeds: [17, 42]\nnoise_seeds: [99]\noracle_seeds: [5]\n"
+        + "deletion: {bundles: ['01', '02', '03']}\n"
+        + "cells:\n- {bundles: ['01', '02'], seeds: [17]}\n"
+        + "- {bundles: ['03'], seeds: [42], stage: control}\n"
+        + "methods: [grad_ascent, {method: npo, bundles: ['01']}]\n"
+    )
+    plan = parse_plan(text, "p")
+    assert [(cell.bundle, cell.seed, cell.stage) for cell in plan.planned] == [
+        ("01", 17, "replication"),
+        ("02", 17, "replication"),
+        ("03", 42, "control"),
+    ]
+    assert plan.stages == {"replication", "control"}
+    assert (plan.full_seeds_of("03"), plan.oracle_seeds_of("01")) == ((42, 99), (17, 5))
+    assert [entry.at("02", 17) for entry in plan.methods] == [True, False]
+    whole = parse_plan(SMALL + "seeds: [17, 42]\n", "p")
+    assert [(cell.bundle, cell.seed, cell.stage) for cell in whole.planned] == [
+        ("01", 17, "pilot"),
+        ("01", 42, "pilot"),
+    ]
+
+
 def test_seeds_of_fulls_and_oracles_keep_evaluated_ones_first() -> None:
     plan = parse_plan(SMALL + "seeds: [5, 3]\nnoise_seeds: [1, 3]\noracle_seeds: [9]\nprimary_seed: 3\n", "p")
-    assert plan.full_seeds == (5, 3, 1)
-    assert plan.all_oracle_seeds == (5, 3, 9)
+    assert plan.full_seeds == plan.full_seeds_of("01") == (5, 3, 1)
+    assert plan.oracle_seeds_of("01") == (5, 3, 9)
     assert plan.primary == 3
 
 

@@ -41,6 +41,7 @@ def finish(folder: NodeFolder, identity: dict[str, object]) -> None:
         rows=3,
         environment={},
         result={},
+        made_for={},
     )
 
 

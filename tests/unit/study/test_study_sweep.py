@@ -12,15 +12,20 @@ import pytest
 import yaml
 from bag_of_words import SPEC, BagOfWords
 
+from vestige.deletion.bundles import hash_order
 from vestige.errors import InputError
 from vestige.study.audit import audit_study
 from vestige.study.audit_sweep import audit_sweep
+from vestige.study.freeze import freeze_study
+from vestige.study.ledger import read_ledger
+from vestige.study.ledger_rows import MethodRow
 from vestige.study.outline import outline_all
 from vestige.study.plan import Plan
 from vestige.study.pool import Silent
 from vestige.study.runner import Execution, StudyResult, run_study
 from vestige.study.store import refresh_manifest, run_folders
-from vestige.study.sweep import arm_folders, load_study, merge, run_all
+from vestige.study.sweep import arm_folders, load_study, merge, placed, run_all
+from vestige.study.tune import tune_study
 from vestige.study.verify import verify_cell
 
 
@@ -80,7 +85,9 @@ def test_arms_share_models_and_stand_alone(
     one, other = (result.assessments[f"arms/{arm}/assessments/01-s17.json"] for arm in ("first", "second"))
     assert one.models == other.models
     assert [one.provenance["arm"], other.provenance["arm"]] == ["first", "second"]
-    assert one.provenance["evaluations"] != other.provenance["evaluations"]
+    # One evaluation, whichever arm lists it.
+    assert one.provenance["evaluations"] == other.provenance["evaluations"]
+    assert len(read_ledger(tmp_path / "run").of(MethodRow)) == 2
     folders = run_folders(tmp_path / "run")
     assert list(folders) == ["first", "second"]
     assert all(audit_study(path).passed for path in folders.values())
@@ -96,7 +103,9 @@ def test_arms_share_models_and_stand_alone(
     shutil.copy(folders["first"] / record.relative_to(folders["second"]), record)
     entries = folders["second"] / "evaluations.json"
     kept = entries.read_bytes()
-    entries.write_bytes((folders["first"] / "evaluations.json").read_bytes())
+    moved = json.loads(kept)
+    moved[0]["predictions"] = moved[1]["predictions"]
+    entries.write_text(json.dumps(moved))
     assert audit_sweep(tmp_path / "run").check("keys").status == "failed"
     entries.write_bytes(kept)
     sweep, first_file = tmp_path / "run/sweep.json", (tmp_path / "run/study.yaml").read_bytes()
@@ -121,6 +130,121 @@ def test_arms_share_models_and_stand_alone(
     (tmp_path / "run/arms/third").rmdir()
     shutil.rmtree(folders["first"])
     assert audit_study(folders["second"]).passed
+
+
+def test_arms_draw_at_one_seed_and_keep_one_reserve(
+    write: Callable[..., Path], execution: Execution, tmp_path: Path
+) -> None:
+    """A seed of its own draws nothing anew; what the first arm reserves, a model with another gate leaves."""
+    arms: dict[str, Any] = {
+        "first": {"deletion": {"bundles": ["01"], "reserved": ["02"]}, "seeds": [17]},
+        "later": {"deletion": {"bundles": ["01", "03"]}, "seeds": [42], "training": {"epochs": 10}},
+    }
+    study = load_study(write(arms=arms, deletion={"units_per_bundle": 2}, methods=[]))
+    assert {plan.primary for plan in study.arms.values()} == {17}
+    assert {plan.deletion.reserved for plan in study.arms.values()} == {("02",)}
+    run_all(study, tmp_path / "run", execution=execution)
+    first, later = run_folders(tmp_path / "run").values()
+    gates = [json.loads((folder / "gates.json").read_text()) for folder in (first, later)]
+    eligible = [
+        hash_order(
+            [one["option"] for one in gate["acquisition"]["17"]["classes"] if one["passed"]], "vestige"
+        )
+        for gate in gates
+    ]
+    assert eligible[0] != eligible[1]
+    held = set(eligible[0][4:6])
+    plans = [json.loads((folder / "bundles.json").read_text()) for folder in (first, later)]
+    assert plans[0]["reserved"] == plans[1]["reserved"]
+    drawn = {unit for units in plans[1]["bundles"].values() for unit in units}
+    assert not held & drawn
+    assert held & set(eligible[1][:8])  # by its own order it would have drawn one of them
+    assert all(audit_study(folder).passed for folder in (first, later))
+    gate = json.loads((later / "reserving-gate.json").read_text())
+    place = next(one for one in gate["gate"]["classes"] if one["option"] in held)
+    place["passed"] = False
+    (later / "reserving-gate.json").write_text(json.dumps(gate))
+    refresh_manifest(later, "reserving-gate.json")
+    assert audit_study(later).check("requests").status == "failed"
+    for changes, words in (
+        ({"later": {"primary_seed": 42}}, "17, the file's: what is deleted is drawn once"),
+        ({"later": {"deletion": {"bundles": ["02"]}}}, "bundle 02, which another arm reserves"),
+    ):
+        with pytest.raises(InputError, match=words):
+            load_study(write(arms={"first": arms["first"], **changes}, deletion={"units_per_bundle": 2}))
+
+
+def test_settings_and_parts_come_from_the_studies_beside(
+    write: Callable[..., Path],
+    make_plan: Callable[..., Plan],
+    execution: Execution,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = tmp_path / "runs"
+    changes: dict[str, Any] = {
+        "name": "later",
+        "arms": None,
+        "seeds": [17],
+        "deletion": {"units_per_bundle": 2, "bundles": ["01"]},
+        "reuse": ["small", "not-run"],
+        "methods": [{"method": "simnpo", "frozen_by": "small"}],
+    }
+    study = load_study(write(**changes))
+    with pytest.raises(InputError, match=r"no frozen.json in .*runs/small;.*the study 'small' froze"):
+        run_all(study, runs / "later", execution=execution)
+    found, total = outline_all(
+        placed(study, runs / "later", lenient=True), arm_folders(study, runs / "later"), execution=execution
+    )
+    assert total.refusals == (
+        "simnpo: its settings are not frozen by the study 'small'; its defaults are counted",
+    )
+    assert not (runs / "later").exists()
+    assert [item.kind for item in found if item.kind == "refused"]
+    tuned = make_plan(methods=["simnpo"], noise_seeds=[], deletion={"units_per_bundle": 2, "bundles": ["01"]})
+    tune_study(tuned, runs / "small", execution=execution)
+    freeze_study(runs / "small")
+    calls = counted(monkeypatch)
+    (made,) = run_all(study, runs / "later", execution=execution).assessments.values()
+    assert made.provenance["frozen"]["SimNPO"]["study"] == "small"
+    assert len(calls) == 1  # the oracle: the full model was there
+    other = write(**{**changes, "methods": [{"method": "simnpo", "frozen_by": "other"}]})
+    with pytest.raises(InputError, match=r"found a record of 'small'; needed one of 'other'"):
+        load_study(other, frozen=[runs / "small/frozen.json"])
+    by_hand = load_study(write(**changes), frozen=[runs / "small/frozen.json"])
+    (again,) = run_all(by_hand, tmp_path / "elsewhere", execution=execution).assessments.values()
+    assert again.provenance["evaluations"] == made.provenance["evaluations"]
+    # The evaluation is the first study's, wherever it is read.
+    matched = {**changes, "name": "matched", "reuse": ["later"], "stage": "exploratory"}
+    run_all(load_study(write(**matched)), runs / "matched", execution=execution)
+    rows = read_ledger(runs / "matched", runs / "later").of(MethodRow)
+    assert [(row.experiment, row.stage) for row in rows] == [("later", "pilot")]
+    (row,) = read_ledger(runs / "matched").of(MethodRow)
+    assert (row.experiment, row.stage) == ("matched", "pilot")
+
+
+def test_lengths_are_runs_up_to_the_frozen_epochs(
+    write: Callable[..., Path], confirmed_once: Path, execution: Execution, tmp_path: Path
+) -> None:
+    record = json.loads((confirmed_once / "frozen.json").read_text())
+    frozen = next(item["settings"] for item in record["methods"] if item["method"] == "simnpo")
+    entry = {"method": "simnpo", "label": "more", "frozen": str(confirmed_once / "frozen.json")}
+    study = load_study(
+        write(
+            arms=None,
+            seeds=[17],
+            stage="exploratory",
+            deletion={"units_per_bundle": 2, "bundles": ["01"]},
+            methods=[{**entry, "settings": {"learning_rate": 1e-3}, "lengths": 2}],
+        )
+    )
+    root = run_all(study, tmp_path / "run", execution=execution).root
+    entries = json.loads((root / "evaluations.json").read_text())
+    assert [item["identity"]["settings"] for item in entries] == [
+        {**frozen, "learning_rate": 1e-3, "epochs": epochs}
+        for epochs in ((frozen["epochs"] + 1) // 2, frozen["epochs"])
+    ]
+    assert audit_study(root).passed
 
 
 def test_a_finished_run_gives_its_parts_to_another(

@@ -11,8 +11,11 @@ import pytest
 from bag_of_words import BagOfWords
 
 from vestige.errors import InputError, Interrupted
-from vestige.study.freeze import freeze_study
+from vestige.study.audit import audit_study
+from vestige.study.freeze import freeze_study, match_study
+from vestige.study.outline import outline
 from vestige.study.runner import Execution, run_study
+from vestige.study.store import refresh_manifest
 from vestige.study.tune import tune_study
 
 Make = Callable[..., Any]
@@ -40,7 +43,8 @@ def test_every_epoch_of_every_point_is_a_candidate(
     assert chosen == best
     assert found.used_oracle
     assert found.equal_budgets
-    assert set(method.edges) == {"learning_rate", "epochs"}
+    assert set(method.edges) == {"epochs"}
+    assert set(method.unbracketed) == {"beta", "learning_rate", "retain_weight"}
 
 
 def test_tuning_reads_bundle_00_and_development_rows_alone(
@@ -74,8 +78,12 @@ def test_development_rows_are_capped_by_hash(make_plan: Make, tmp_path: Path, ex
 
 def test_a_pruned_point_says_why(make_plan: Make, tmp_path: Path, execution: Execution) -> None:
     grid = {"uniformization": {"learning_rate": [2e-4], "retain_weight": [0.5]}}
-    plan = make_plan(methods=["uniformization"], tuning={"epochs": 8, "grid": grid})
-    method = tune_study(plan, tmp_path / "run", execution=execution).method("uniformization")
+    plan = make_plan(methods=["uniformization"], tuning={"epochs": 8, "prune": True, "grid": grid})
+    tuning = tune_study(plan, tmp_path / "run", execution=execution)
+    assert not tuning.equal_budgets
+    with pytest.raises(InputError, match="points that were stopped early"):
+        match_study(tmp_path / "run", 0.6)
+    method = tuning.method("uniformization")
     (point,) = method.points
     assert point.stopped in ("infeasible for 2 epochs", "no better objective for 3 epochs")
     assert len(point.epochs) < 8
@@ -90,9 +98,8 @@ def test_diverged_points_are_no_candidates(make_plan: Make, tmp_path: Path, exec
     method = tune_study(plan, run, execution=execution).method("simnpo")
     assert method.points[0].stopped.startswith("diverged: the loss is nan")
     assert (method.settings, method.note) == (None, "no feasible candidate")
-    assert freeze_study(run).methods[0].settings is None
-    with pytest.raises(InputError, match="no chosen setting"):
-        run_study(make_plan(methods=[{"method": "simnpo", "frozen": True}]), run, execution=execution)
+    frozen = freeze_study(run)
+    assert (frozen.methods[0].settings, frozen.family) == (None, ())
 
 
 def test_interrupted_tuning_keeps_finished_points(
@@ -202,3 +209,66 @@ def test_custom_requests_tune_on_a_part_that_f_leaves_out(
     assert f + tuning.rows["F"] == deleted
     assert tuning.rows["F"] == round(0.3 * deleted)
     assert any("tuned on this request itself" in item for item in found.caveats)
+
+
+def test_a_method_without_a_feasible_candidate_is_left_out_and_the_others_go_on(
+    make_plan: Make, tmp_path: Path, execution: Execution
+) -> None:
+    """A control takes its candidate of smallest objective; one for development alone is in no family."""
+    run = tmp_path / "run"
+    grid = {
+        **GRID,
+        "npo": {"beta": [2.5], "retain_weight": [0.5], "learning_rate": [0.05]},
+        "rmu": {"scale": [2.0], "retain_weight": [1.0], "learning_rate": [3e-5]},
+        "uniformization": {"learning_rate": [0.05], "retain_weight": [0.5]},
+    }
+    tuned = make_plan(
+        methods=["simnpo", "npo", "rmu", "uniformization"],
+        family=["SimNPO", "NPO"],
+        tuning={"epochs": 2, "grid": grid},
+    )
+    tuning = tune_study(tuned, run, execution=execution)
+    infeasible, control = tuning.method("npo"), tuning.method("uniformization")
+    assert (infeasible.settings, infeasible.feasible_candidates, infeasible.candidates) == (None, 0, 2)
+    assert control.feasible_candidates == 0
+    assert control.chosen == min(control.points[0].epochs, key=lambda epoch: epoch.objective)
+    assert "the one of the smallest objective stands" in control.note
+    frozen = freeze_study(run)
+    assert frozen.family == ("SimNPO",)
+    assert {item.method for item in frozen.methods} == {"simnpo", "npo", "rmu", "uniformization"}
+    confirmed = ("simnpo", "npo", "uniformization")
+    plan = make_plan(
+        stage="confirmation", methods=[{"method": name, "frozen": True} for name in confirmed], draws=100
+    )
+    (outlined, *_) = [item for item in outline(plan, run, execution=execution) if item.kind == "unlearned"]
+    assert outlined.label == "SimNPO on bundle 01, seed 17"
+    found = run_study(plan, run, execution=execution).assessments["assessments/01-s17.json"]
+    assert [model.label for model in found.models if model.role == "unlearned"] == [
+        "SimNPO",
+        "Uniformization",
+    ]
+    assert found.family == ("SimNPO",)
+    assert "NPO was tuned and is not evaluated: no feasible candidate, of 2 measured." in found.caveats
+    report = audit_study(run)
+    assert report.passed
+    assert any("left out: NPO" in finding for finding in report.check("coverage").findings)
+    left_out = run / "left_out.json"
+    left_out.write_text(left_out.read_text().replace('"npo"', '"simnpo"'))
+    refresh_manifest(run, "left_out.json")
+    assert audit_study(run).check("coverage").status == "failed"
+
+
+def test_a_dry_run_refuses_what_a_run_refuses(
+    make_plan: Make, confirmed: Path, tmp_path: Path, execution: Execution
+) -> None:
+    record = str(confirmed / "frozen.json")
+    alone = make_plan(stage="confirmation", methods=[{"method": "simnpo", "frozen": record}])
+    with pytest.raises(InputError, match="the frozen family: 'GradAscent', 'SimNPO'"):
+        outline(alone, tmp_path / "run", execution=execution)
+    strange = make_plan(methods=[{"method": "simnpo", "frozen": "/etc/hostname"}])
+    with pytest.raises(InputError, match="/etc/hostname"):
+        outline(strange, tmp_path / "run", execution=execution)
+    none = make_plan(stage="confirmation", methods=[{"method": "simnpo", "frozen": True}])
+    (refused,) = [i for i in outline(none, tmp_path / "run", execution=execution) if i.kind == "refused"]
+    assert refused.label == "simnpo: its settings are not frozen; its defaults are counted"
+    assert not (tmp_path / "run").exists()

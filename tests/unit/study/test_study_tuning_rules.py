@@ -15,6 +15,7 @@ from vestige.study.tuning_rules import (
     grid_points,
     measure_epoch,
     should_stop,
+    unbracketed,
 )
 
 
@@ -65,9 +66,11 @@ def test_the_best_feasible_candidate_is_chosen_ties_to_fewer_epochs() -> None:
 
 
 def test_edges_name_extreme_values_of_several() -> None:
-    grid = {"rate": (1e-4, 2e-4, 3e-4), "weight": (0.5,), "kind": ("a", "b")}
-    assert edges(grid, {"rate": 2e-4, "weight": 0.5, "kind": "a"}, 3, 10) == ()
-    assert edges(grid, {"rate": 3e-4, "weight": 0.5, "kind": "a"}, 10, 10) == ("rate", "epochs")
+    grid = {"rate": (1e-4, 2e-4, 3e-4), "weight": (0.5, 1.0), "one": (1.0,), "kind": ("a", "b", "c")}
+    assert edges(grid, {"rate": 2e-4, "weight": 0.5, "one": 1.0, "kind": "a"}) == ()
+    assert edges(grid, {"rate": 3e-4, "weight": 0.5, "one": 1.0, "kind": "a"}) == ("rate",)
+    # Between two values nothing can lie: no choice of them is at an edge, and none is bracketed.
+    assert unbracketed(grid) == ("one", "weight")
 
 
 def test_grid_points_are_every_combination() -> None:

@@ -155,7 +155,46 @@ def figure_s6(ledger: Ledger) -> PaperFigure:
                 label_width=2.0,
             )
         panels.append((f"another {what}", drawn))
+    panels.append(("seeds and bundles of one backbone", _grid(ledger)))
     return figure_of("S6", panels)
+
+
+def _grid(ledger: Ledger) -> Panel | None:
+    """Progress at every seed and bundle of the backbone that was run at several of both, by one method."""
+    runs: dict[tuple[str, str, str], dict[tuple[str, int], MethodRow]] = {}
+    for row in ledger.of(MethodRow):
+        plain = row.labels == "semantic" and row.granularity in (None, "class") and row.units is not None
+        if plain and row.stage in ("confirmation", "replication") and not row.control:
+            runs.setdefault((row.dataset, row.model, row.method), {})[row.bundle, row.seed] = row
+    whole = {
+        key: cells
+        for key, cells in runs.items()
+        if len({seed for _, seed in cells}) > 1
+        and len(cells) == len({bundle for bundle, _ in cells}) * len({seed for _, seed in cells})
+        and len({bundle for bundle, _ in cells}) > 1
+    }
+    if not whole:
+        return None
+    (_, model, method), cells = max(whole.items(), key=lambda item: len(item[1]))
+    lines = []
+    for (bundle, seed), row in sorted(cells.items()):
+        marks = [
+            Mark(value=value, series=series, marker=marker)
+            for value, series, marker in ((row.progress_f, 0, "o"), (row.progress_g, 1, "s"))
+            if value is not None
+        ]
+        lines.append((f"{bundle}, seed {seed}", marks))
+    return forest(
+        lines,
+        key="s6-grid",
+        caption=f"{model}, {method}: every seed and bundle",
+        alternative=f"Progress of {method} on {model}. "
+        + "; ".join(f"{label}: " + ", ".join(f"{mark.value:.2f}" for mark in marks) for label, marks in lines)
+        + ".",
+        axis="progress",
+        items=VIEWS_KEY,
+        label_width=2.0,
+    )
 
 
 def figure_s1(ledger: Ledger) -> PaperFigure:

@@ -34,12 +34,13 @@ def figure_1(ledger: Ledger) -> PaperFigure:
 
 
 def _first(rows: Sequence[DisplacementRow]) -> list[DisplacementRow]:
-    """The first row of each backbone, data set and granularity under semantic labels: one seed and bundle."""
-    found: dict[tuple[str, str, str], DisplacementRow] = {}
+    """The first row of each backbone and granularity under semantic labels: one seed and bundle, of the data
+    set that has most of them."""
+    found: dict[str, dict[tuple[str, str], DisplacementRow]] = {}
     for row in sorted(rows, key=lambda item: (item.bundle, item.seed)):
         if row.labels == "semantic":
-            found.setdefault((row.model, row.dataset, row.granularity), row)
-    return list(found.values())
+            found.setdefault(row.dataset, {}).setdefault((row.model, row.granularity), row)
+    return list(max(found.values(), key=len).values()) if found else []
 
 
 def _scheme() -> Panel:

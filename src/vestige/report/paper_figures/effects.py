@@ -68,13 +68,52 @@ def figure_s3(ledger: Ledger) -> PaperFigure:
 
 
 def figure_s7(ledger: Ledger) -> PaperFigure:
-    """Gains by bundle on both views, and over bundles."""
+    """Gains of frozen transfer and of the tuned setting on both views, over bundles, and by intent."""
     rows = [
         row
         for row in ledger.of(ClincRow)
-        if row.stage in TUNED and "temperature" not in row.run_label.lower()
+        if row.stage in (*TUNED, "transfer") and "temperature" not in row.run_label.lower()
     ]
-    return figure_of("S7", [(f"gain on {view}", _effects(ledger, rows, view)) for view in ("F", "G")])
+    return figure_of(
+        "S7",
+        [
+            *((f"gain on {view}", _effects(ledger, rows, view)) for view in ("F", "G")),
+            ("intents with a positive gain", _positive(rows)),
+        ],
+    )
+
+
+def _named(row: ClincRow) -> str:
+    """Bundle and seed of a tuned row; a transferred one says what it is too."""
+    if row.stage != "transfer":
+        return f"{row.bundle}, seed {row.seed}"
+    kind = "" if row.granularity in (None, "class") else f" {row.granularity}"
+    return f"{row.id}. {row.run_label.rpartition('__')[2]} transferred, {row.model}{kind}"
+
+
+def _positive(rows: Sequence[ClincRow]) -> Panel | None:
+    """Share of the deleted intents with a mean gain above 0."""
+    lines = []
+    for row in rows:
+        marks = [
+            Mark(value=value, series=series, marker=marker)
+            for value, series, marker in ((row.positive_f, 0, "o"), (row.positive_g, 1, "s"))
+            if value is not None
+        ]
+        if marks:
+            lines.append((_named(row), marks))
+    if not lines:
+        return None
+    said = "; ".join(f"{name}: " + ", ".join(f"{mark.value:.2f}" for mark in marks) for name, marks in lines)
+    return forest(
+        lines,
+        key="s7-positive",
+        caption="Share of deleted intents with a positive mean gain",
+        alternative=f"Share of deleted intents with a positive mean gain, F and G. {said}.",
+        axis="share of intents",
+        items=[("F", 0, "o", False, False), ("G", 1, "s", False, False)],
+        label_width=2.6,
+    )
 
 
 def _effects(ledger: Ledger, rows: Sequence[ClincRow], view: str) -> Panel | None:
@@ -91,11 +130,11 @@ def _effects(ledger: Ledger, rows: Sequence[ClincRow], view: str) -> Panel | Non
             far_low=getattr(row, f"gain_{low}_intent_lo"),
             far_high=getattr(row, f"gain_{low}_intent_hi"),
         )
-        lines.append((f"{row.bundle}, seed {row.seed}", [mark]))
+        lines.append((_named(row), [mark]))
     if not lines:
         return None
     said = [f"{label}: {marks[0].value:+.3f}" for label, marks in lines]
-    pooled = _pooled(ledger, rows, low)
+    pooled = _pooled(ledger, [row for row in rows if row.stage in TUNED], low)
     if pooled is not None:
         lines.append((pooled[0], [pooled[1]]))
         said.append(f"{pooled[0]}: {pooled[1].value:+.3f}")
@@ -106,7 +145,7 @@ def _effects(ledger: Ledger, rows: Sequence[ClincRow], view: str) -> Panel | Non
         alternative=f"Gain on {view} by bundle. {'; '.join(said)}.",
         axis=f"gain on {view}",
         items=[("row interval", 0, "o", False, False), ("pooled", 1, "D", False, False)],
-        label_width=1.55,
+        label_width=2.6,
     )
 
 

@@ -9,14 +9,19 @@ from vestige.report.paper_figures.base import MARKERS, Mark, PaperFigure, Point,
 from vestige.study.ledger import Ledger
 from vestige.study.ledger_rows import SuppressionRow
 
-__all__ = ["figure_4", "figure_s9", "figure_s10"]
+__all__ = ["figure_4", "figure_s9", "figure_s10", "matched_rows"]
 
 
-def _rows(ledger: Ledger) -> list[SuppressionRow]:
-    """Configurations whose development suppression is known, else all."""
-    everything = ledger.of(SuppressionRow)
-    matched = [row for row in everything if row.dev_s is not None]
-    return matched or list(everything)
+def matched_rows(ledger: Ledger) -> list[SuppressionRow]:
+    """Configurations of runs with matched settings, and imported ones; else every one."""
+    rows = ledger.of(SuppressionRow)
+    matched = [row for row in rows if row.matching or (row.imported and row.dev_s is not None)]
+    return matched or list(rows)
+
+
+def _every(ledger: Ledger) -> list[SuppressionRow]:
+    """Every configuration once."""
+    return [row for row in ledger.of(SuppressionRow) if not row.matching]
 
 
 def _names(rows: Sequence[SuppressionRow]) -> dict[int, str]:
@@ -42,7 +47,7 @@ def _both(rows: Sequence[SuppressionRow]) -> list[SuppressionRow]:
 
 def figure_4(ledger: Ledger) -> PaperFigure:
     """Suppression against progress; aligned coefficient against residual."""
-    rows = _rows(ledger)
+    rows = matched_rows(ledger)
     names = _names(rows)
     runs = list(dict.fromkeys(names.values()))
     points: list[Point] = []
@@ -144,8 +149,8 @@ PARTS = (
 
 
 def figure_s9(ledger: Ledger) -> PaperFigure:
-    """Six diagnostics, circles F, squares G."""
-    rows = _rows(ledger)
+    """Six diagnostics of every class deletion, circles F, squares G."""
+    rows = _every(ledger)
     names = _names(rows)
     panels: list[tuple[str, Panel | None]] = []
     for title, column, bounded in PARTS:
@@ -181,7 +186,7 @@ def figure_s9(ledger: Ledger) -> PaperFigure:
 
 def figure_s10(ledger: Ledger) -> PaperFigure:
     """Development against held-out suppression; on the diagonal they agree."""
-    rows = [row for row in _both(_rows(ledger)) if row.dev_s is not None and row.s is not None]
+    rows = [row for row in _both(matched_rows(ledger)) if row.dev_s is not None and row.s is not None]
     names = _names(rows)
     runs = list(dict.fromkeys(names.values()))
     points = [

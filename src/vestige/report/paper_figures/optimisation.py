@@ -199,7 +199,11 @@ def figure_s15(ledger: Ledger) -> PaperFigure:
         marks = [Mark(value=row.progress_f or 0.0, series=int(frozen), open=frozen)]
         if row.progress_g is not None:
             marks.append(Mark(value=row.progress_g, series=int(frozen), marker="s", open=frozen))
-        found.append((f"{row.id}. {row.model} {'frozen' if frozen else row.method}", marks))
+        best = not frozen and row.progress_f == max(
+            one.progress_f or 0.0 for one in strong if one.model == row.model
+        )
+        name = "frozen" if frozen else f"{row.method}{' (chosen after the fact)' if best else ''}"
+        found.append((f"{row.id}. {row.model} {name}", marks))
     progress = None
     if found:
         progress = forest(
@@ -217,7 +221,7 @@ def figure_s15(ledger: Ledger) -> PaperFigure:
                 ("frozen, G", 1, "s", True, False),
             ],
             columns=2,
-            label_width=2.0,
+            label_width=3.6,
         )
     return figure_of("S15", [("progress", progress), ("step traces", _traces(ledger, cells))])
 
@@ -237,6 +241,13 @@ def _traces(ledger: Ledger, cells: set[tuple[str, int, str]]) -> Panel | None:
             logs.setdefault((row.model, row.method, row.stage), []).append(row)
     if not logs:
         return None
+    longest: dict[tuple[str, str, str], tuple[str, list[StepRow]]] = {}
+    for (model, method, stage), rows in logs.items():
+        # Runs of several lengths begin alike: the longest shows them all.
+        stem = method.rpartition(", ")[0] if method.endswith(("epoch", "epochs")) else method
+        before = longest.get((model, stem, stage))
+        if before is None or len(rows) > len(before[1]):
+            longest[model, stem, stage] = method, rows
     series = [
         Line(
             x=[row.step for row in rows],
@@ -246,7 +257,7 @@ def _traces(ledger: Ledger, cells: set[tuple[str, int, str]]) -> Panel | None:
             marker="",
             dash="solid" if "stronger" in method.lower() else "dashed",
         )
-        for place, ((model, method, _), rows) in enumerate(logs.items())
+        for place, ((model, *_), (method, rows)) in enumerate(longest.items())
     ]
     return lines(
         series,
