@@ -20,13 +20,13 @@ def read(folder: Path, name: str) -> dict[str, dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def record(paper: Path) -> Any:
-    aggregates, attacked, behaved = (
-        read(paper, f"triage_{name}.csv") for name in ("aggregates", "relearn", "bgap")
+    aggregates, attacked, behaved, asked = (
+        read(paper, f"triage_{name}.csv") for name in ("aggregates", "relearn", "bgap", "behaviour")
     )
     rows = []
     for method, gap in behaved.items():
         shift, attack = aggregates[method], attacked.get(method)
-        before = [float(attack[f"post_ul_forget_{topic}"]) for topic in ("bio", "cyber")] if attack else []
+        known = [float(asked[method][f"acc_forget_{topic}"]) for topic in ("bio", "cyber")]
         rows.append(
             CorrelationRow(
                 checkpoint=method,
@@ -37,7 +37,7 @@ def record(paper: Path) -> Any:
                 cofi_g=float(shift["cofi_g"]),
                 chess_f=float(shift["chess_f"]),
                 recovery=float(attack["delta_acc_f_rl"]) if attack else None,
-                forget_before=sum(before) / 2 if attack else None,
+                forget_before=sum(known) / 2,
                 delta_f=float(gap["delta_f"]),
                 b_gap=float(gap["b_gap"]),
             )
@@ -58,6 +58,24 @@ def test_recovery_goes_with_the_shift_as_published(record: Any) -> None:
     assert calm.spearman.value == pytest.approx(0.683, abs=5e-4)
     assert calm.spearman.p == pytest.approx(0.062, abs=5e-4)
     assert record.named("chess-recovery, not-destructive").pearson.value == pytest.approx(0.722, abs=1e-3)
+
+
+@pytest.mark.shared
+def test_the_shift_goes_with_the_loss_where_something_was_still_known(record: Any) -> None:
+    """Over all twelve, and over the seven whose forget accuracy stayed above 0.27."""
+    everything = record.named("cofi-loss")
+    assert everything.n == 12
+    assert everything.spearman.value == pytest.approx(0.476, abs=5e-4)
+    assert everything.spearman.p == pytest.approx(0.118, abs=5e-4)
+    restricted = record.named("cofi-loss, knowing")
+    assert restricted.n == 7
+    assert restricted.spearman.value == pytest.approx(0.775, abs=5e-4)
+    assert restricted.spearman.p == pytest.approx(0.041, abs=5e-4)
+    (item,) = [item for item in record.correlations if item.key == "cofi-loss, knowing"]
+    assert set(item.checkpoints) == {"ATU", "Obliviate", "RSV", "RMU", "NPO", "SimNPO", "DPO"}
+    share = record.named("share-recovery")
+    assert (share.n, share.spearman.value) == (11, pytest.approx(-0.764, abs=5e-4))
+    assert share.spearman.p == pytest.approx(0.006, abs=5e-4)
 
 
 @pytest.mark.shared

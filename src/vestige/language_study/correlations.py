@@ -34,7 +34,7 @@ class CorrelationRow:
     """A checkpoint; None: not measured.
 
     method: what made it, "" where that is not known. Shifts and losses of accuracy in percent; recovery and
-    forget_before, the accuracy on forget questions before relearning, as shares.
+    forget_before, the accuracy on forget questions after unlearning and before any relearning, as shares.
     """
 
     checkpoint: str
@@ -131,19 +131,26 @@ _SUBSETS: tuple[tuple[str, str, Callable[[CorrelationRow], bool]], ...] = (
     ("not-destructive", "without globally-destructive ones", lambda row: row.class_name != DESTRUCTIVE),
     (
         "knowing",
-        f"with forget accuracy above {KNOWING:g} before relearning",
+        f"with forget accuracy above {KNOWING:g} after unlearning",
         lambda row: row.forget_before is not None and row.forget_before > KNOWING,
     ),
 )
 
 
+def _asked_over(key: str, subset: str) -> bool:
+    """Whether a pair is correlated over these checkpoints, as published: recovery over all three kinds, the
+    loss of accuracy also over those that still knew something."""
+    return subset == "all" or key.endswith("recovery") or (key, subset) == ("cofi-loss", "knowing")
+
+
 def correlation_record(rows: Sequence[CorrelationRow]) -> CorrelationRecord:
-    """Every correlation over all checkpoints; those with recovery also without globally-destructive ones and
-    over those that still knew something. A pair that nothing was measured for is left out."""
+    """Every correlation over all checkpoints; those with recovery also without globally-destructive ones; those
+    with recovery and that of the shift with the loss also over checkpoints that still knew something. A pair
+    that nothing was measured for is left out."""
     found = []
     for key, x, read_x, y, read_y in _PAIRS:
         for subset, over, wanted in _SUBSETS:
-            if subset != "all" and not key.endswith("recovery"):
+            if not _asked_over(key, subset):
                 continue
             chosen = [
                 (row, first, second)

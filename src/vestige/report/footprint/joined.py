@@ -99,6 +99,7 @@ def correlation_rows(record: FootprintRecord, found: Beside) -> list[Correlation
 def joined_row(checkpoint: CheckpointFootprint, found: Beside) -> CorrelationRow:
     """A checkpoint's shifts with what it lost and what came back; None where not measured or undefined."""
     lost, attacked = found.lost(checkpoint), found.attacked(checkpoint)
+    asked = found.asked(checkpoint)
     roles = {role.role: role for role in checkpoint.roles}
 
     def shift(role: str, kind: str) -> float | None:
@@ -117,10 +118,20 @@ def joined_row(checkpoint: CheckpointFootprint, found: Beside) -> CorrelationRow
         cofi_g=shift("generic", "fisher"),
         chess_f=shift("forget", "hessian"),
         recovery=None if change is None else change.change,
-        forget_before=None if change is None or not _by_accuracy(attacked) else change.before,
+        forget_before=_known(asked, attacked),
         delta_f=None if lost is None else _value(lost.delta_f.value),
         b_gap=None if lost is None else _value(lost.b_gap.value),
     )
+
+
+def _known(asked: CheckpointBehaviour | None, attacked: CheckpointRelearning | None) -> float | None:
+    """Accuracy on forget questions after unlearning: as the attack began, or where nothing was attacked as
+    asked."""
+    change = attacked.change("forget") if attacked is not None else None
+    if change is not None and _by_accuracy(attacked):
+        return change.before
+    roles = asked.roles if asked is not None else ()
+    return next((role.accuracy for role in roles if role.role == "forget"), None)
 
 
 def _by_accuracy(attacked: CheckpointRelearning | None) -> bool:
