@@ -90,3 +90,46 @@ def write_corpus(path: Path, texts: list[str]) -> Path:
     """JSONL with a text column."""
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     return path
+
+
+def save_byte_llama(folder: Path, texts: list[str], *, vocabulary: int = 400, positions: int = 512) -> Path:
+    """A very small random Llama whose tokenizer reads any text: byte-level BPE, learned from `texts`."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    from vestige.models.backbones import quiet_loading
+
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=["<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    core.train_from_iterator(texts, trainer)
+    core.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, bos_token="<s>", eos_token="</s>", pad_token="</s>"
+    )
+    config = LlamaConfig(
+        vocab_size=core.get_vocab_size(),
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=positions,
+        initializer_range=0.2,
+        bos_token_id=0,
+        eos_token_id=1,
+        pad_token_id=1,
+        tie_word_embeddings=False,
+    )
+    with torch.random.fork_rng(devices=[]), quiet_loading():
+        torch.manual_seed(0)
+        LlamaForCausalLM(config).save_pretrained(str(folder))
+        tokenizer.save_pretrained(str(folder))
+    return folder

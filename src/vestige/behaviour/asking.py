@@ -32,7 +32,11 @@ def correct_answers(
             from vestige.behaviour.harness import harness_answers
 
             found = harness_answers(
-                model, subject.questions, name=subject.name, bos=settings.bos == "tokenizer"
+                model,
+                subject.questions,
+                name=subject.name,
+                bos=settings.bos == "tokenizer",
+                ties=settings.ties,
             )
             advance(sum(len(question.options) for question in subject.questions))
         else:
@@ -43,10 +47,13 @@ def correct_answers(
                 batch_tokens=batch_tokens,
                 subject=name,
                 bos=settings.bos == "tokenizer",
+                ties=settings.ties,
                 advance=advance,
             )
         return {"correct": list(found.correct), "losses": [list(losses) for losses in found.losses]}
 
-    key = digest("answers", model_digest(model), subject.content, settings.engine, settings.bos)
+    key = digest(
+        "answers", model_digest(model), subject.content, settings.engine, settings.bos, settings.ties
+    )
     stored = kept.result("answers", key, ask)
     return tuple(bool(right) for right in stored["correct"])

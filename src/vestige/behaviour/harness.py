@@ -9,7 +9,7 @@ import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vestige.data.questions import LetterQuestion
 from vestige.errors import InputError, MissingDependency
@@ -47,10 +47,11 @@ def harness_answers(
     name: str,
     batch_size: int = 8,
     bos: bool = False,
+    ties: Literal["wrong", "first"] = "wrong",
 ) -> Answers:
-    """The questions as a task of the harness; correct is its `acc` of each question. A tie goes to the option
-    that stands first, which is the harness's rule. bos: with the tokenizer's beginning token, where it adds
-    one; the harness itself puts none.
+    """The questions as a task of the harness, judged by its log-likelihoods. bos: with the tokenizer's
+    beginning token, where it adds one; the harness itself puts none. ties: lost, or to the option that
+    stands first, which is the harness's own rule.
 
     Raises MissingDependency without the package, InputError for a prompt encoder, which the harness cannot
     run, and for an answer of another form than documented.
@@ -99,8 +100,8 @@ def harness_answers(
         bool(sample["filtered_resps"][q.answer][1]) for sample, q in zip(samples, questions, strict=True)
     )
     return Answers(
-        # Not the harness's own "acc", which takes the first of equal options.
-        correct=tuple(right_is_best(own, q.answer) for own, q in zip(losses, questions, strict=True)),
+        # Not the harness's own "acc", which always takes the first of equal options.
+        correct=tuple(right_is_best(own, q.answer, ties) for own, q in zip(losses, questions, strict=True)),
         greedy=greedy,
         chance=sum(1 / len(q.options) for q in questions) / len(questions),
         losses=losses,

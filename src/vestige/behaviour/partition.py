@@ -103,7 +103,7 @@ def read_partition(
 def _asked(subject: Subject, asking: AskingSettings) -> Subject:
     """The subject with the questions that are asked of it and the line above them."""
     chosen = asking.chosen(subject.questions, *subject.key)
-    about = asking.about.get(subject.name) or asking.about.get(subject.topic) or subject.about
+    about = asking.about.get(subject.name) or subject.about or asking.about.get(subject.topic, "")
     if asking.header == "none" or not about:
         return replace(subject, questions=chosen, about="")
     line = header_line(about)

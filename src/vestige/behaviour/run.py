@@ -315,8 +315,10 @@ def _caveats(
             "wrong answers do not show that knowledge is gone: it may be suppressed, and other questions, "
             "more examples or retraining may bring it back"
         )
-    if settings.engine == "lm-eval":
-        lines.append("asked through lm-evaluation-harness: ties go to the option that stands first")
+    if subjects and settings.ties == "first":
+        lines.append(
+            "of two likeliest options the one that stands first was taken for the answer, as published"
+        )
     if record_tofu:
         lines.append("forget quality compares with one oracle; a p above 0.05 is not a proof of equality")
     return tuple(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,12 +28,14 @@ def run_language(
     as_json: bool,
 ) -> None:
     """Run it, or say what it would do."""
-    from vestige.language_study.plan import load_language_study
+    from vestige.language_study.plan import load_language_study, study_models
 
     plan = load_language_study(study, texts=_texts(texts), model=model, scale=scale)
-    folder = out or Path("runs") / (f"{plan.name}-{scale}" if scale else plan.name)
+    models = study_models(study)
+    parts = [plan.name, *([model] if model in models[1:] else []), *([scale] if scale else [])]
+    folder = out or Path("runs") / "-".join(str(part) for part in parts)
     if dry_run:
-        _dry_run(plan, folder, as_json)
+        _dry_run(plan, folder, as_json, models)
         return
     from vestige.cli.console import Progress
 
@@ -62,6 +65,10 @@ def _texts(values: list[str]) -> dict[str, str]:
             raise InputError("--text", f"'{value}'", "NAME=FILE", "for example --text forget=forget.jsonl")
         found[name] = path
     return found
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names)
 
 
 def _page(record: LanguageStudyRecord, folder: Path) -> Path | None:
@@ -105,7 +112,7 @@ def _print(record: LanguageStudyRecord, folder: Path, page: Path | None) -> None
         typer.echo(f"Page: {page}")
 
 
-def _dry_run(plan: LanguagePlan, folder: Path, as_json: bool) -> None:
+def _dry_run(plan: LanguagePlan, folder: Path, as_json: bool, models: Sequence[str]) -> None:
     """Texts, models and stages, and what is done; nothing is fetched or trained."""
     import json
 
@@ -120,10 +127,10 @@ def _dry_run(plan: LanguagePlan, folder: Path, as_json: bool) -> None:
     for line in (plan.about, plan.licence, plan.hazard):
         if line:
             typer.echo(line)
+    typer.echo(f"model     {plan.model}{f'; also by name: {_list(models)}' if models else ''}")
     for name, source in plan.texts.items():
-        where = (
-            source.path or f"hub {source.hub}{f', {source.config}' if source.config else ''}, {source.split}"
-        )
+        part_of = source.config or source.file
+        where = source.path or f"hub {source.hub}{f', {part_of}' if part_of else ''}, {source.split}"
         part = "" if source.rows is None else f", rows {source.start} to {source.start + source.rows - 1}"
         typer.echo(f"text      {name}: {where}{part}")
     for stage in stages:

@@ -178,8 +178,9 @@ def _footprints(
     from vestige.files import writable_folder
     from vestige.report.footprint.attached import extras_of
     from vestige.report.footprint.export import write_footprint_figures, write_footprint_tables
-    from vestige.report.footprint.joined import beside
+    from vestige.report.footprint.joined import beside, study_of
     from vestige.report.footprint.page import write_footprint_report
+    from vestige.report.footprint.published import Measured
     from vestige.report.footprint.reader import footprint_files, read_footprints
     from vestige.report.footprint.texts import document_texts
 
@@ -197,7 +198,11 @@ def _footprints(
     ]
     if page:
         written.append(write_footprint_report(records, target / "report.html", title=title, extras=extras))
-    written += write_footprint_tables(records, target / "tables", formats)
+    measured = [
+        Measured(shifts=item, beside=beside(path), study=study_of(path))
+        for item, path in zip(records, footprint_files(folders) if formats else (), strict=False)
+    ]
+    written += write_footprint_tables(records, target / "tables", formats, measured)
     if drawn:
         written += write_footprint_figures(records, target / "figures", extras)
     if as_json:

@@ -72,7 +72,10 @@ def run(
         typer.Option("--text", help="Of a language study: NAME=FILE in place of its source. Repeatable."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", help="Of a language study: another model to start from.")
+        str | None,
+        typer.Option(
+            "--model", help="Of a language study: one of its models by name, or another to start from."
+        ),
     ] = None,
     dry_run: Annotated[
         bool,
@@ -95,7 +98,7 @@ def run(
     if language_source(study) is not None:
         from vestige.cli.language_study import run_language
 
-        _refuse(data=data, frozen=frozen, reuse=reuse, threads=threads)
+        _refuse(data=data, frozen=frozen, reuse=reuse, threads=threads, jobs=jobs if jobs > 1 else None)
         run_language(
             study, out=out, texts=text or [], model=model, scale=scale, dry_run=dry_run, as_json=as_json
         )

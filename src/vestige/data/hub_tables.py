@@ -6,7 +6,7 @@ is asked for the files alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +46,12 @@ class HubTables:
         """The names of its splits, in its order."""
         return tuple(str(name) for name in self._builder.config.data_files or ())
 
-    def table(self, split: str) -> Table:
+    def table(self, split: str, *, places: Collection[str] = ()) -> Table:
         """One split. Labels that the hub stores as places in a list of names become the names.
 
-        A place of -1, which stands for no label, becomes a missing one. Raises InputError: no such split, a
-        file that cannot be read, a place outside the list.
+        A place of -1, which stands for no label, becomes a missing one. places: columns whose places stay
+        numbers, as the right option's of a question does: its name, a letter, could be an option's text too.
+        Raises InputError: no such split, a file that cannot be read, a place outside the list.
         """
         subject = f"hub data set '{self.hub_id}', split '{split}'"
         if split not in self.splits:
@@ -67,7 +68,7 @@ class HubTables:
             cells: list[Cell] = []
             for part in parts:
                 cells += part.cells(name) if name in part else [None] * part.rows
-            columns[name] = Column(self._named(subject, name, cells))
+            columns[name] = Column(cells if name in places else self._named(subject, name, cells))
         return Table(subject, columns, sum(part.rows for part in parts), lambda row: f"row {row + 1}")
 
     def _files(self, subject: str, split: str) -> Iterator[tuple[Path, str]]:
@@ -153,10 +154,13 @@ class HubTables:
                 )
 
 
-def hub_tables(hub_id: str, config: str | None, revision: str | None, purpose: str) -> HubTables:
+def hub_tables(
+    hub_id: str, config: str | None, revision: str | None, purpose: str, *, file: str | None = None
+) -> HubTables:
     """The data set of a hub id, nothing of it downloaded yet but its description.
 
-    purpose: what it is wanted for, for messages. Raises InputError in one line when it cannot be had
+    purpose: what it is wanted for, for messages. file: one of its files by name, which is then the split
+    `train`, whatever its card says. Raises InputError in one line when it cannot be had
     (offline, unknown, gated, code instead of files) and MissingDependency without `datasets`.
     """
     try:
@@ -164,7 +168,7 @@ def hub_tables(hub_id: str, config: str | None, revision: str | None, purpose: s
     except ImportError:
         raise MissingDependency("datasets", "train", purpose) from None
     try:
-        builder = datasets.load_dataset_builder(hub_id, config, revision=revision)
+        builder = datasets.load_dataset_builder(hub_id, config, revision=revision, data_files=file)
     except Exception as error:  # the hub client raises many unrelated types; each means: it cannot be had
         raise cannot_be_had(purpose, error) from None
     return HubTables(hub_id, builder)

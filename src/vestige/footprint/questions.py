@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -19,7 +19,7 @@ __all__ = ["Answers", "answer", "option_tokens"]
 
 @dataclass(frozen=True)
 class Answers:
-    """correct: the right option has the largest log-likelihood, ties lost. greedy: the model would write the
+    """correct: the right option has the largest log-likelihood. greedy: the model would write the
     right option by itself, token by token. chance: mean over questions of one over the options. losses: each
     option's negative log-likelihood in nats.
     """
@@ -56,14 +56,15 @@ def answer(
     batch_tokens: int = 8192,
     subject: str = "questions",
     bos: bool = True,
+    ties: Literal["wrong", "first"] = "wrong",
     advance: Callable[[int], None] = lambda sequences: None,
 ) -> Answers:
     """Answer with the option whose tokens after the prompt have the largest summed log-likelihood.
 
     Options are put after the prompt with one space. subject: what an error names. bos: the tokenizer's
-    beginning token stands first where it adds one. advance: is told how many options were just read. Raises
-    InputError without questions, and for an option without tokens of its own or that the tokenizer does not
-    tell from another.
+    beginning token stands first where it adds one. ties: lost, or to the option that stands first. advance:
+    is told how many options were just read. Raises InputError without questions, and for an option without
+    tokens of its own or that the tokenizer does not tell from another.
     """
     if not questions:
         raise InputError(subject, "none", "at least one question", "check the file")
@@ -88,7 +89,7 @@ def answer(
     correct, written, every, place = [], [], [], 0
     for question in questions:
         own_losses = tuple(loss[place : place + len(question.options)])
-        correct.append(right_is_best(own_losses, question.answer))
+        correct.append(right_is_best(own_losses, question.answer, ties))
         written.append(greedy[place + question.answer])
         every.append(own_losses)
         place += len(question.options)
@@ -96,9 +97,15 @@ def answer(
     return Answers(tuple(correct), tuple(written), chance, tuple(every))
 
 
-def right_is_best(losses: Sequence[float], right: int) -> bool:
-    """Whether the right option's loss is below every other's. A tie, or a loss that is NaN, is lost."""
-    return all(losses[right] < value for i, value in enumerate(losses) if i != right)
+def right_is_best(losses: Sequence[float], right: int, ties: Literal["wrong", "first"] = "wrong") -> bool:
+    """Whether the right option's loss is below every other's. A loss that is NaN is lost; so is a tie, or
+    (`first`) a tie with an option before it."""
+    own = losses[right]
+    return all(
+        own < value or (ties == "first" and i > right and own == value)
+        for i, value in enumerate(losses)
+        if i != right
+    )
 
 
 def option_tokens(tokenizer: Any, question: Asked, *, where: str, bos: bool = True) -> list[_Option]:

@@ -12,7 +12,7 @@ from vestige.behaviour.partition import check_keys
 from vestige.behaviour.records import BehaviourSettings, tofu_set_name
 from vestige.data.question_settings import AskingSettings
 from vestige.errors import InputError, did_you_mean, refused_of
-from vestige.footprint.judgements import InjectionSettings
+from vestige.footprint.judgements import InjectionSettings, SensitivitySettings
 from vestige.footprint.records import FootprintSettings
 from vestige.language_study.texts import refuse_uncut, refuse_unjoinable
 from vestige.unlearning.settings import (
@@ -25,7 +25,7 @@ from vestige.unlearning.settings import (
 )
 
 if TYPE_CHECKING:
-    from vestige.language_study.plan import LanguagePlan, MethodPlan
+    from vestige.language_study.plan import LanguagePlan, MethodPlan, SensitivityPlan
 
 __all__ = [
     "TINY",
@@ -35,6 +35,8 @@ __all__ = [
     "forget_names",
     "relearn_settings",
     "retain_of",
+    "retained_words",
+    "sensitivity_settings",
 ]
 
 TINY = "tiny"
@@ -50,7 +52,7 @@ def check_plan(plan: LanguagePlan, methods: list[MethodPlan], subject: str) -> N
         _check_texts(plan)
         _check_training(plan)
         _check_methods(plan, methods)
-        _check_measures(plan)
+        _check_measures(plan, methods)
     except InputError as error:
         parts = (error.subject, error.found, error.needed, error.remedy)
         first, *others = (_OPTION.sub("", part) for part in parts)
@@ -71,15 +73,52 @@ def retain_of(plan: LanguagePlan) -> str | dict[str, str] | None:
 
 def footprint_settings(plan: LanguagePlan) -> FootprintSettings:
     """The footprint's settings. Raises InputError."""
+    start = {**_start(plan), "retained_text": retained_words(plan)}
     with refused_of("footprint"):
-        return chosen(FootprintSettings, {"seed": plan.seed}, plan.footprint or {})
+        return chosen(FootprintSettings, start, plan.footprint or {})
 
 
-def behaviour_settings(plan: LanguagePlan) -> BehaviourSettings:
-    """The settings of asking. Raises InputError."""
-    own = plan.behaviour.settings if plan.behaviour is not None else {}
-    with refused_of("behaviour"):
-        return chosen(BehaviourSettings, {"seed": plan.seed}, own)
+def _start(plan: LanguagePlan) -> dict[str, object]:
+    return {"seed": plan.seed, "preset": plan.preset}
+
+
+def behaviour_settings(plan: LanguagePlan, also: str = "") -> BehaviourSettings:
+    """The settings of asking. also: once more, as the part of this name says. Raises InputError."""
+    own = dict(plan.behaviour.settings) if plan.behaviour is not None else {}
+    if also and plan.behaviour is not None:
+        own |= plan.behaviour.also[also]
+    with refused_of(f"behaviour, also {also}" if also else "behaviour"):
+        return chosen(BehaviourSettings, _start(plan), own)
+
+
+def sensitivity_settings(plan: LanguagePlan) -> SensitivitySettings:
+    """The settings of the sensitivity; its texts have the footprint's published names. Raises InputError."""
+    own = plan.sensitivity.settings if plan.sensitivity is not None else {}
+    names = footprint_settings(plan).sample_names
+    with refused_of("sensitivity"):
+        return chosen(SensitivitySettings, {"preset": plan.preset, "sample_names": names}, own)
+
+
+def retained_words(plan: LanguagePlan) -> str:
+    """What the methods retain on, and which measured text that is or comes from."""
+    retain = retain_of(plan)
+    named = dict.fromkeys([retain] if isinstance(retain, str) else list((retain or {}).values()))
+    return "; ".join(f"{name} ({_resembles(plan, name)})" for name in named)
+
+
+def _resembles(plan: LanguagePlan, name: str) -> str:
+    inside = {"injected-forget": "forget", "injected-adjacent": "adjacent", "everyday": "generic"}
+    roles = {text: role for role in ("forget", "adjacent", "generic") for text in getattr(plan, role)}
+    if plan.injection is not None:
+        roles |= inside
+    if name in roles:
+        return f"the {roles[name]} text itself"
+    own = plan.texts[name]
+    for text, role in roles.items():
+        other = plan.texts.get(text)
+        if other is not None and own.hub is not None and (own.hub, own.config) == (other.hub, other.config):
+            return f"another part of the data set of the {role} text {text}"
+    return "none of the measured texts"
 
 
 def relearn_settings(plan: LanguagePlan) -> RelearnSettings:
@@ -87,7 +126,7 @@ def relearn_settings(plan: LanguagePlan) -> RelearnSettings:
     own = behaviour_settings(plan)
     asking = AskingSettings(**{name: getattr(own, name) for name in AskingSettings.model_fields})
     with refused_of("relearn"):
-        return chosen(RelearnSettings, {"seed": plan.seed, "asking": asking}, plan.relearn or {})
+        return chosen(RelearnSettings, {**_start(plan), "asking": asking}, plan.relearn or {})
 
 
 def _check_texts(plan: LanguagePlan) -> None:
@@ -161,7 +200,8 @@ def _check_methods(plan: LanguagePlan, methods: list[MethodPlan]) -> None:
                 check_topics(f"setting '{key}'", item.settings.get(key) or {}, topics)
         for topic in topics:
             for need in sorted(use.reads):
-                if not _words(given[need].get(topic)):
+                spared = need == "keywords" and getattr(made, "no_keywords", "refuse") == "zero"
+                if not spared and not _words(given[need].get(topic)):
                     key = "concepts" if need == "concept" else need
                     raise InputError(
                         f"method '{item.name}', topic '{topic}'",
@@ -178,20 +218,40 @@ def _check_methods(plan: LanguagePlan, methods: list[MethodPlan]) -> None:
                 )
 
 
+def _check_sensitivity(plan: LanguagePlan, part: SensitivityPlan, methods: list[MethodPlan]) -> None:
+    """Checkpoints of the study, texts that are measured, a forget text among them."""
+    sensitivity_settings(plan)
+    labels = [item.name for item in methods]
+    measured = [*forget_names(plan), *plan.adjacent, *plan.generic]
+    for key, names, known in (("methods", part.methods, labels), ("texts", part.texts, measured)):
+        for name in names:
+            if name not in known:
+                raise InputError(
+                    f"sensitivity, {key}", f"'{name}'", f"one of the study's {key}", did_you_mean(name, known)
+                )
+    if not part.methods or not any(name in forget_names(plan) for name in part.texts):
+        raise InputError(
+            "sensitivity", "no checkpoint or no forget text", "at least one of each", "name them"
+        )
+
+
 def _words(given: object) -> bool:
     """Whether a concept or keywords say anything."""
     return any(str(word).strip() for word in ([given] if isinstance(given, str) else given or ()))  # type: ignore[attr-defined]
 
 
-def _check_measures(plan: LanguagePlan) -> None:
+def _check_measures(plan: LanguagePlan, methods: list[MethodPlan]) -> None:
     """Settings of footprint, behaviour and relearning, and what is asked."""
     if plan.footprint is not None:
         footprint_settings(plan)
     if plan.relearn is not None:
         relearn_settings(plan)
+    if plan.sensitivity is not None:
+        _check_sensitivity(plan, plan.sensitivity, methods)
     if plan.behaviour is None:
         return
-    behaviour_settings(plan)
+    for also in ("", *plan.behaviour.also):
+        behaviour_settings(plan, also)
     with refused_of("behaviour"):
         if not plan.behaviour.questions and not plan.behaviour.tofu:
             raise InputError(

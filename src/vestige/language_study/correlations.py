@@ -144,9 +144,9 @@ def _asked_over(key: str, subset: str) -> bool:
 
 
 def correlation_record(rows: Sequence[CorrelationRow]) -> CorrelationRecord:
-    """Every correlation over all checkpoints; those with recovery also without globally-destructive ones; those
-    with recovery and that of the shift with the loss also over checkpoints that still knew something. A pair
-    that nothing was measured for is left out."""
+    """Every correlation over all checkpoints; those with recovery also without globally-destructive ones;
+    those with recovery and that of the shift with the loss also over checkpoints that still knew something.
+    A pair that nothing was measured for is left out."""
     found = []
     for key, x, read_x, y, read_y in _PAIRS:
         for subset, over, wanted in _SUBSETS:

@@ -22,9 +22,13 @@ def stage_names(plan: LanguagePlan) -> list[str]:
             ("footprint", plan.footprint),
             ("behaviour", plan.behaviour),
             ("relearn", plan.relearn),
+            ("sensitivity", plan.sensitivity),
         )
         if part is not None
     ]
+    if plan.behaviour is not None:
+        place = found.index("behaviour") + 1
+        found[place:place] = [f"behaviour-{name}" for name in plan.behaviour.also]
     return found + (["distance to the oracle"] if plan.injection is not None else [])
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from vestige.contracts import Record
 from vestige.errors import InputError, did_you_mean, shown
@@ -20,6 +20,7 @@ __all__ = [
     "InjectionPlan",
     "LanguagePlan",
     "MethodPlan",
+    "SensitivityPlan",
     "TextSource",
     "TrainPlan",
     "base_label",
@@ -27,16 +28,22 @@ __all__ = [
     "load_language_study",
     "method_plans",
     "shipped_language_studies",
+    "study_models",
 ]
+
+Stage = Literal["footprint", "behaviour", "relearn"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
 class TextSource(Record):
-    """Where a text or question file comes from: a file, or a hub data set. rows: the first of them, from
-    `start`. columns: new name -> the hub's."""
+    """Where a text or question file comes from: a file, or a hub data set. file: one data file of that set,
+    by name, where its card does not say what is in it. rows: the first of them, from `start`. columns: new
+    name -> the hub's."""
 
     path: str | None = None
     hub: str | None = None
     config: str | None = None
+    file: str | None = None
     split: str = "train"
     revision: str | None = None
     columns: dict[str, str] = Field(default_factory=dict)
@@ -47,6 +54,8 @@ class TextSource(Record):
     def _one_place(self) -> TextSource:
         if (self.path is None) == (self.hub is None):
             raise ValueError("needed one of path and hub")
+        if self.file is not None and (self.hub is None or self.config is not None):
+            raise ValueError("a file by name is one of a hub data set without a config")
         return self
 
 
@@ -58,12 +67,14 @@ class TrainPlan(Record):
 
 
 class MethodPlan(Record):
-    """A method. label: its name where it runs more than once. settings: over the preset's."""
+    """A method. label: its name where it runs more than once. preset: "" for the study's. settings: over the
+    preset's and the study's. measured: by which stages its checkpoint is measured."""
 
     method: str
     label: str = ""
-    preset: str = "default"
+    preset: str = ""
     settings: dict[str, Any] = Field(default_factory=dict)
+    measured: tuple[Stage, ...] = STAGES
 
     @property
     def name(self) -> str:
@@ -72,10 +83,21 @@ class MethodPlan(Record):
 
 
 class BehaviourPlan(Record):
-    """questions: `role:topic` -> text. tofu: set -> text. settings: of `vestige behaviour`."""
+    """questions: `role:topic` -> text. tofu: set -> text. settings: of `vestige behaviour`. also: name ->
+    settings over these, under which the questions are asked once more, into `behaviour-NAME`."""
 
     questions: dict[str, str] = Field(default_factory=dict)
     tofu: dict[str, str] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)
+    also: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+class SensitivityPlan(Record):
+    """The footprint's sensitivity. methods: labels; texts: of which the first forget text is the Hessian's.
+    settings: of `vestige footprint sensitivity`."""
+
+    methods: tuple[str, ...]
+    texts: tuple[str, ...]
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -90,9 +112,14 @@ class LanguagePlan(Record):
     """A study. forget, adjacent, generic: names of texts; a forget text's name is its topic.
 
     retain: the text all methods retain on, or topic -> text. model: what everything starts from. finetune:
-    makes the base from it; oracle: the model that never saw the forget texts, from the same start. methods:
-    a list, or `all` for every method of language models. footprint, relearn: settings; null leaves it out.
-    licence, hazard: said before anything is fetched.
+    makes the base from it; oracle: the model that never saw the forget texts, from the same start. preset:
+    of every method, the footprint, behaviour and relearning, where they name none. methods: a list, label
+    -> method (null takes one away), or `all` for every method of language models; method_settings: over the
+    preset's of each. footprint, relearn: settings; null leaves it out. four_bit: stages that store models
+    in 4 bits. licence, hazard: said before anything is fetched.
+
+    A study's file also has `models`: name -> what is other for that model, at least `model`; the first is
+    taken where none is named.
     """
 
     kind: Literal["language"]
@@ -101,6 +128,7 @@ class LanguagePlan(Record):
     licence: str = ""
     hazard: str = ""
     model: str
+    preset: Literal["default", "triage"] = "default"
     seed: int = 17
     texts: dict[str, TextSource] = Field(default_factory=dict)
     injection: InjectionPlan | None = None
@@ -111,11 +139,21 @@ class LanguagePlan(Record):
     finetune: TrainPlan | None = None
     oracle: TrainPlan | None = None
     methods: tuple[MethodPlan, ...] | Literal["all"]
+    method_settings: dict[str, Any] = Field(default_factory=dict)
     concepts: dict[str, str] = Field(default_factory=dict)
     keywords: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     footprint: dict[str, Any] | None = Field(default_factory=dict)
     behaviour: BehaviourPlan | None = None
     relearn: dict[str, Any] | None = Field(default_factory=dict)
+    sensitivity: SensitivityPlan | None = None
+    four_bit: tuple[Literal["footprint", "relearn"], ...] = ()
+
+    @field_validator("methods", mode="before")
+    @classmethod
+    def _by_label(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        return [{"label": label, **dict(item)} for label, item in given.items() if item is not None]
 
     @model_validator(mode="after")
     def _consistent(self) -> LanguagePlan:
@@ -144,10 +182,21 @@ class LanguagePlan(Record):
 
 
 def method_plans(plan: LanguagePlan) -> list[MethodPlan]:
-    """The study's methods; of `all`, every method that trains language models."""
-    if plan.methods != "all":
-        return list(plan.methods)
-    return [MethodPlan(method=method.name) for method in METHODS if method.language is not None]
+    """The study's methods with their whole settings; of `all`, every method that trains language models."""
+    listed = (
+        [MethodPlan(method=method.name) for method in METHODS if method.language is not None]
+        if plan.methods == "all"
+        else plan.methods
+    )
+    return [
+        item.model_copy(
+            update={
+                "preset": item.preset or plan.preset,
+                "settings": {**plan.method_settings, **item.settings},
+            }
+        )
+        for item in listed
+    ]
 
 
 def base_label(plan: LanguagePlan) -> str:
@@ -186,8 +235,9 @@ def load_language_study(
     model: str | None = None,
     scale: str | None = None,
 ) -> LanguagePlan:
-    """The plan of a file or shipped name. texts: name -> local file in place of the plan's source. model: in
-    place of the plan's. scale: "small" merges the file's `scales: {small: ...}`. Raises InputError."""
+    """The plan of a file or shipped name. texts: name -> local file in place of the plan's source. model: a
+    name of the file's `models`, or any other model in place of the first. scale: "small" merges the file's
+    `scales: {small: ...}`. Raises InputError."""
     found = language_source(source)
     if found is None:
         raise InputError(
@@ -198,15 +248,10 @@ def load_language_study(
         )
     text, subject, folder = found
     raw = yaml_mapping(text, subject)
-    scales = raw.pop("scales", None) or {}
+    models, scales = (_named_parts(raw, key, subject) for key in ("models", "scales"))
+    if models:
+        raw = _merged(raw, models[model if model in models else next(iter(models))])
     if scale is not None:
-        if not isinstance(scales, dict) or not isinstance(scales.get(scale, {}), dict):
-            raise InputError(
-                f"{subject}: scales",
-                shown(str(scales)),
-                "mappings",
-                "write scales: {small: {...}}",
-            )
         if scale not in scales:
             raise InputError(
                 f"{subject}: scales", f"no '{scale}'", "a scale of the file", did_you_mean(scale, scales)
@@ -220,7 +265,7 @@ def load_language_study(
         own = known[name] if isinstance(known[name], dict) else {}
         known[name] = {"path": str(path), **{key: own[key] for key in ("start", "rows") if key in own}}
         raw["texts"] = known
-    if model is not None:
+    if model is not None and model not in models:
         raw["model"] = model
     try:
         plan = LanguagePlan.model_validate(raw)
@@ -235,6 +280,22 @@ def load_language_study(
         ) from None
     check_plan(plan, method_plans(plan), subject)
     return plan if folder is None else _placed(plan, folder, set(texts or {}), model is not None)
+
+
+def study_models(source: str | Path) -> tuple[str, ...]:
+    """The names of a study's `models`, the first being the one it takes by itself; () without any."""
+    found = language_source(source)
+    return () if found is None else tuple(_named_parts(yaml_mapping(found[0], found[1]), "models", found[1]))
+
+
+def _named_parts(raw: dict[str, Any], key: str, subject: str) -> dict[str, dict[str, Any]]:
+    """Name -> what of the study is other under it; taken out of `raw`. Raises InputError."""
+    found = raw.pop(key, None) or {}
+    if not isinstance(found, dict) or not all(isinstance(part, dict) for part in found.values()):
+        raise InputError(
+            f"{subject}: {key}", shown(str(found)), "mappings", f"write {key}: {{name: {{...}}}}"
+        )
+    return found
 
 
 def _placed(plan: LanguagePlan, folder: Path, given: set[str], own_model: bool) -> LanguagePlan:

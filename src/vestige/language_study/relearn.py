@@ -259,7 +259,11 @@ def _values(model: nn.Module, tokenizer: Any, budget: Budget, settings: RelearnS
         [
             float(right)
             for right in answer(
-                model, tokenizer, item.questions, bos=settings.asking.bos == "tokenizer"
+                model,
+                tokenizer,
+                item.questions,
+                bos=settings.asking.bos == "tokenizer",
+                ties=settings.asking.ties,
             ).correct
         ]
         if item.questions

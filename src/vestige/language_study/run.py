@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from vestige.data.files import file_sha256
 from vestige.errors import Diverged, InputError
 from vestige.files import writable_folder, write_text
 from vestige.footprint.fictitious import Entity, questions
+from vestige.footprint.judgements import SensitivityTable
 from vestige.footprint.records import FootprintRecord
 from vestige.footprint.run import Quiet, Watcher, footprint
 from vestige.language_study.budget import QuestionFile, question_files, read_texts
@@ -33,6 +34,7 @@ from vestige.language_study.checks import (
     forget_names,
     relearn_settings,
     retain_of,
+    sensitivity_settings,
 )
 from vestige.language_study.injected import (
     Injected,
@@ -40,7 +42,7 @@ from vestige.language_study.injected import (
     injected_scores,
     injection_settings,
 )
-from vestige.language_study.plan import LanguagePlan, MethodPlan, base_label, method_plans
+from vestige.language_study.plan import LanguagePlan, MethodPlan, Stage, base_label, method_plans
 from vestige.language_study.records import InjectedScores, LanguageStudyRecord, StageRecord
 from vestige.language_study.relearn import relearn
 from vestige.language_study.table import study_rows
@@ -152,9 +154,12 @@ def run_language_study(
         raise InputError(
             f"study '{plan.name}'", f"no method finished; {first.failed}", "one", "change settings"
         )
-    shifts = _footprint(run, unlearned)
-    behaved = _behaviour(run, unlearned)
-    attacked = _relearn(run, unlearned)
+    shifts = _footprint(run, _of(methods, unlearned, "footprint"))
+    behaved = _behaviour(run, _of(methods, unlearned, "behaviour"))
+    for also in plan.behaviour.also if plan.behaviour is not None else ():
+        _behaviour(run, _of(methods, unlearned, "behaviour"), also)
+    attacked = _relearn(run, _of(methods, unlearned, "relearn"))
+    _sensitivity(run, unlearned)
     injected = _injected(run, unlearned)
     record = LanguageStudyRecord(
         name=plan.name,
@@ -186,12 +191,15 @@ def _read_first(run: _Run) -> None:
 
 
 def _parts(plan: LanguagePlan) -> dict[str, bool]:
+    also = plan.behaviour.also if plan.behaviour is not None else {}
     return {
+        **{f"behaviour-{name}": True for name in also},
         "base": plan.finetune is not None or plan.injection is not None,
         "oracle": plan.oracle is not None,
         "footprint": plan.footprint is not None,
         "behaviour": plan.behaviour is not None,
         "relearn": plan.relearn is not None,
+        "sensitivity": plan.sensitivity is not None,
         "injected": plan.injection is not None,
     }
 
@@ -313,17 +321,31 @@ def _kept(path: Path, mark: Path, key: str, kind: type[Made]) -> Made | None:
         return None
 
 
+def _of(methods: Sequence[MethodPlan], unlearned: Mapping[str, str], stage: Stage) -> dict[str, str]:
+    """The checkpoints that a stage measures."""
+    own = {item.name for item in methods if stage in item.measured}
+    return {label: folder for label, folder in unlearned.items() if label in own}
+
+
 def _measured(
-    run: _Run, name: str, settings: Any, kind: type[Made], make: Callable[[Path, _Share], Made], *more: str
+    run: _Run,
+    name: str,
+    settings: Any,
+    kind: type[Made],
+    make: Callable[[Path, _Share], Made],
+    labels: Iterable[str],
+    *more: str,
+    record: str = "",
 ) -> Made:
-    """A stage over all checkpoints at once: its record, or the one that is there."""
+    """A stage over several checkpoints at once: its record, or the one that is there. labels: of the
+    unlearned ones; record: the name of its file where that is not the stage's."""
     roles = _roles(run)
     names = [part for own in roles.values() for part in own]
-    key = digest(
-        name, settings.to_json(), *run.keys, *run.keys.values(), *roles, *names, *run.sha256(*names, *more)
-    )
+    wanted = {*labels, "base", "oracle"}
+    keys = {label: key for label, key in run.keys.items() if label in wanted}
+    key = digest(name, settings.to_json(), *keys, *keys.values(), *roles, *names, *run.sha256(*names, *more))
     folder = run.root / name
-    path, mark = folder / f"{name}.json", folder / "key"
+    path, mark = folder / f"{record or name}.json", folder / "key"
     found = _kept(path, mark, key, kind)
     with run.stage(name, key[:16], folder, taken=found is not None) as share:
         if found is None:
@@ -356,20 +378,22 @@ def _footprint(run: _Run, unlearned: Mapping[str, str]) -> FootprintRecord | Non
             out=folder,
             name=run.plan.name,
             device=run.device,
+            four_bit="footprint" in run.plan.four_bit,
             watcher=share,
             **_roles(run),  # type: ignore[arg-type]
         )
 
-    return _measured(run, "footprint", settings, FootprintRecord, make)
+    return _measured(run, "footprint", settings, FootprintRecord, make, unlearned)
 
 
-def _behaviour(run: _Run, unlearned: Mapping[str, str]) -> BehaviourRecord | None:
+def _behaviour(run: _Run, unlearned: Mapping[str, str], also: str = "") -> BehaviourRecord | None:
+    """Every checkpoint's answers; `also`: under the settings of this name, in a folder of their own."""
     part = run.plan.behaviour
     if part is None:
         return None
     from vestige.behaviour.run import behaviour
 
-    settings = behaviour_settings(run.plan)
+    settings = behaviour_settings(run.plan, also)
     prints = run.root / "footprint" / "footprint.json"
 
     def make(folder: Path, share: _Share) -> BehaviourRecord:
@@ -382,13 +406,15 @@ def _behaviour(run: _Run, unlearned: Mapping[str, str]) -> BehaviourRecord | Non
             footprint=prints if prints.is_file() and run.plan.footprint is not None else None,
             settings=settings,
             out=folder,
+            cache=run.root / "behaviour" / "cache",  # answers to the same questions are the same
             name=run.plan.name,
             device=run.device,
             watcher=share,
         )
 
     more = [*part.questions.values(), *part.tofu.values()]
-    return _measured(run, "behaviour", settings, BehaviourRecord, make, *more)
+    stage = f"behaviour-{also}" if also else "behaviour"
+    return _measured(run, stage, settings, BehaviourRecord, make, unlearned, *more, record="behaviour")
 
 
 def _relearn(run: _Run, unlearned: Mapping[str, str]) -> RelearnRecord | None:
@@ -414,11 +440,46 @@ def _relearn(run: _Run, unlearned: Mapping[str, str]) -> RelearnRecord | None:
             out=folder,
             name=run.plan.name,
             device=run.device,
+            four_bit="relearn" in run.plan.four_bit,
             watcher=share,
-            **_roles(run),  # type: ignore[arg-type]
+            **_roles(run),
         )
 
-    return _measured(run, "relearn", settings, RelearnRecord, make, *asked.values())
+    return _measured(run, "relearn", settings, RelearnRecord, make, unlearned, *asked.values())
+
+
+def _sensitivity(run: _Run, unlearned: Mapping[str, str]) -> SensitivityTable | None:
+    part = run.plan.sensitivity
+    if part is None:
+        return None
+    chosen = {label: unlearned[label] for label in part.methods if label in unlearned}
+    settings = sensitivity_settings(run.plan)
+
+    def make(folder: Path, share: _Share) -> SensitivityTable:
+        from vestige.footprint.sensitivity import samples_for, sensitivity
+        from vestige.footprint.texts import corpora_of
+
+        base = _base(run, settings.dtype)
+        corpora = corpora_of(**_roles(run), needed=("forget",))
+        texts = {name: corpora[name] for name in part.texts}
+        table = sensitivity(
+            base=base,
+            checkpoints={
+                label: load_language_model(
+                    source, dtype=settings.dtype, base=base, label=label, device=run.device
+                )
+                for label, source in chosen.items()
+            },
+            samples=samples_for(texts, base, settings),
+            settings=settings,
+            name=run.plan.name,
+            progress=share.stage,
+        )
+        write_text(folder / "sensitivity.csv", table.to_csv())
+        write_text(folder / "sensitivity.json", table.to_json() + "\n")
+        return table
+
+    return _measured(run, "sensitivity", settings, SensitivityTable, make, chosen, *part.texts)
 
 
 def _asked(run: _Run) -> list[QuestionFile]:

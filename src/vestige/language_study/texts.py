@@ -58,8 +58,9 @@ def _hub(name: str, source: TextSource) -> Iterable[dict[str, Any]]:
     """Rows of a hub data set; no code of the hub is run."""
     assert source.hub is not None
     with refused_of(f"text '{name}'"):
-        stored = hub_tables(source.hub, source.config, source.revision, f"hub data set '{source.hub}'")
-        table = stored.table(source.split)
+        what = f"hub data set '{source.hub}'"
+        stored = hub_tables(source.hub, source.config, source.revision, what, file=source.file)
+        table = stored.table(source.split, places=("answer",))
     for new, own in source.columns.items():
         if own not in table:
             raise InputError(

@@ -13,6 +13,7 @@ from vestige.behaviour.records import BehaviourSettings
 from vestige.data.question_settings import AskingSettings
 from vestige.data.questions import read_questions
 from vestige.errors import InputError
+from vestige.footprint.questions import right_is_best
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -56,10 +57,12 @@ def test_mmlu_is_dealt_out_by_subject(tmp_path: Path) -> None:
 
 def test_the_prompt_is_the_published_harness_s(tmp_path: Path) -> None:
     """The line above, a blank line, the stripped question, lettered options, and `Answer:`."""
-    mmlu = write(tmp_path / "mmlu.jsonl", [question(" What is it? ", subject="high_school_physics")])
+    rows = [question(" What is it? ", subject=name) for name in ("high_school_physics", "virology")]
+    mmlu = write(tmp_path / "mmlu.jsonl", rows)
     bio = write(tmp_path / "bio.jsonl", [question("Which?")])
     sources = {"forget:bio": bio, "mmlu": mmlu}
-    forget, generic = read_partition(sources, asking=AskingSettings(about={"bio": "biology"}))
+    forget, beside, generic = read_partition(sources, asking=AskingSettings(about={"bio": "biology"}))
+    assert (beside.topic, beside.about) == ("bio", "virology")  # a subject's own name goes before its topic's
     assert generic.questions[0].prompt == (
         "The following are multiple choice questions (with answers) about high school physics.\n\n"
         "What is it?\nA. a\nB. b\nC. c\nD. d\nAnswer:"
@@ -68,7 +71,7 @@ def test_the_prompt_is_the_published_harness_s(tmp_path: Path) -> None:
         "The following are multiple choice questions (with answers) about biology.\n\nWhich?\nA. a\n"
     )
     assert [entry.about for entry in question_sets([forget, generic])] == ["biology", "high school physics"]
-    plain, other = read_partition(sources)
+    plain, _, other = read_partition(sources)
     assert (plain.questions[0].prompt[:6], other.about) == ("Which?", "high school physics")
     bare = read_partition(sources, asking=AskingSettings(header="none", about={"bio": "biology"}))
     assert {subject.questions[0].prompt[:3] for subject in bare} == {"Whi", "Wha"}
@@ -91,6 +94,15 @@ def test_a_cap_is_of_roles_and_takes_the_first_or_draws(tmp_path: Path) -> None:
     assert drawn == asked(per_subject=20, cap="random")[1] != asked(per_subject=20, cap="random", seed=1)[1]
     published = BehaviourSettings(preset="triage")
     assert (published.per_subject, published.bos, published.dtype) == (20, "none", "bfloat16")
+    assert (published.ties, BehaviourSettings().ties) == ("first", "wrong")
+    for losses, right, strict, first in (
+        ([1.0, 1.0, 2.0], 0, False, True),
+        ([1.0, 1.0, 2.0], 1, False, False),
+        ([2.0, 1.0, 2.0], 1, True, True),
+        ([float("nan"), 1.0], 1, False, False),
+    ):
+        assert right_is_best(losses, right) == strict
+        assert right_is_best(losses, right, "first") == first
     assert BehaviourSettings(preset="triage", per_subject=40).per_subject == 40
     assert BehaviourSettings.model_validate_json(published.to_json()) == published
 

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import datasets
+import pyarrow as pa
 import pytest
 import yaml
 
@@ -17,11 +19,26 @@ from tests.tiny_lm import LETTERS, save_tiny_llama, tiny_texts, write_corpus
 
 from vestige.cli import run
 from vestige.contracts import Undefined
+from vestige.data.questions import read_questions
 from vestige.errors import InputError
 from vestige.language_study import run as module
+from vestige.language_study.checks import (
+    behaviour_settings,
+    footprint_settings,
+    relearn_settings,
+    sensitivity_settings,
+)
 from vestige.language_study.outline import outline
-from vestige.language_study.plan import LanguagePlan, load_language_study, shipped_language_studies
+from vestige.language_study.plan import (
+    LanguagePlan,
+    TextSource,
+    load_language_study,
+    method_plans,
+    shipped_language_studies,
+    study_models,
+)
 from vestige.language_study.records import LanguageStudyRecord
+from vestige.language_study.texts import text_file
 from vestige.methods import METHODS
 
 POOL = sorted(set(WORDS))
@@ -87,7 +104,8 @@ def test_shipped_studies_parse_and_say_what_they_would_do(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert load_language_study(name).name == name
-    assert load_language_study(name, scale="small").name == name
+    for model in (None, *study_models(name)):
+        assert load_language_study(name, model=model, scale="small").name == name
     assert run(["study", "run", name, "--dry-run", "--out", str(tmp_path / "none")]) == 0
     said = capsys.readouterr().out
     assert "unlearning: " in said
@@ -96,8 +114,8 @@ def test_shipped_studies_parse_and_say_what_they_would_do(
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("name", [name for name in STUDIES if name != "injection"])
-def test_shipped_studies_run_from_end_to_end_on_stand_ins(
+@pytest.mark.parametrize("name", ["tofu-small"])
+def test_shipped_studies_run_from_end_to_end_at_their_small_scale(
     name: str, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = load_language_study(name, scale="small")
@@ -217,8 +235,106 @@ def test_known_facts_name_every_method_of_language_models_at_both_scales() -> No
         assert {item.method for item in module.method_plans(plan)} == registered
 
 
+def test_published_studies_are_the_roster() -> None:
+    """Twenty variants of a model, seed 42, preset triage, all texts in their published roles."""
+    for name, models in (("wmdp", 4), ("tofu", 3), ("muse-books", 4), ("muse-news", 3), ("blur", 3)):
+        assert len(study_models(name)) == models
+        for model in study_models(name):
+            plan = load_language_study(name, model=model)
+            made = method_plans(plan)
+            assert (plan.seed, len(made), {item.preset for item in made}) == (42, 20, {"triage"})
+            noisy = {item.name for item in made if item.settings.get("noise_std") == 0.001}
+            assert noisy == {item.name for item in made if item.name.endswith("+noise")}
+            assert (len(noisy), {item.measured for item in made if item.name in noisy}) == (
+                8,
+                {("footprint",)},
+            )
+            assert footprint_settings(plan).estimator == "batch-mean"
+            assert relearn_settings(plan).weight_decay == 0.01
+    qwen = load_language_study("wmdp", model="qwen3-32b")
+    made = {item.name: item for item in method_plans(qwen)}
+    assert "LoKU+FILA" not in made
+    assert made["LoKU (no FILA)"].method == "loku"
+    assert all(item.settings["four_bit"] for item in made.values())
+    settings = footprint_settings(qwen)
+    assert (settings.hessian_documents, settings.hessian_group, settings.probes) == (50, 1, 1)
+    assert (qwen.four_bit, qwen.sensitivity) == (("relearn",), None)
+    eight = load_language_study("wmdp")
+    assert eight.sensitivity is not None
+    assert sensitivity_settings(eight).sample_names["bio"] == "bio-forget"
+    asked = behaviour_settings(eight)
+    assert (asked.per_subject, asked.capped_roles, asked.about["cyber"]) == (
+        20, ("adjacent", "generic"), "cybersecurity"
+    )  # fmt: skip
+    assert behaviour_settings(eight, "whole").capped_roles == ("generic",)
+    books = load_language_study("muse-books")
+    assert books.finetune is not None
+    assert books.oracle is not None
+    assert books.finetune.data == ("taught-forget", *books.oracle.data)
+    assert len(books.oracle.data) == 2
+    assert (books.texts["taught-forget"].config, books.texts["books-forget"].config) == ("train", "raw")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("wmdp", "wikitext-test (another part of the data set of the generic text wikitext)"),
+        ("tofu", "tofu-retain90 (the adjacent text itself)"),
+        ("muse-news", "news-retain1 (the adjacent text itself)"),
+        ("injection", "injected-adjacent (the adjacent text itself)"),
+    ],
+)
+def test_what_methods_retain_on_is_named_with_what_it_resembles(name: str, words: str) -> None:
+    assert footprint_settings(load_language_study(name)).retained_text == words
+
+
+def test_a_model_of_the_study_brings_its_own_part_and_any_other_is_taken_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert load_language_study("wmdp", model="zephyr-7b").model == "HuggingFaceH4/zephyr-7b-beta"
+    assert load_language_study("wmdp", model="mine/own").model == "mine/own"
+    assert run(["study", "run", "wmdp", "--model", "qwen3-32b", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "model     Qwen/Qwen3-32B; also by name: llama-3.1-8b, llama-3.2-3b" in said
+    assert "runs/wmdp-qwen3-32b" in said
+    assert "unlearning: LoKU (no FILA)" in said
+    file = tmp_path / "odd.yaml"
+    file.write_text("kind: language\nname: odd\nmodels: [a]\n")
+    with pytest.raises(InputError, match="models: found"):
+        load_language_study(file)
+
+
+def test_a_hub_file_is_read_by_its_name_and_answers_stay_places(tmp_path: Path) -> None:
+    """A local folder stands for the hub: two files, of which one is asked for; a right option by its place,
+    though a letter is the text of another."""
+    (tmp_path / "set").mkdir()
+    for name in ("whp_forget", "whp_retain"):
+        (tmp_path / "set" / f"{name}.json").write_text(
+            json.dumps([{"text": f"{name} {i}"} for i in range(3)])
+        )
+    source = TextSource(hub=str(tmp_path / "set"), file="whp_retain.json", columns={"text": "text"})
+    made = text_file("whp-retain", source, tmp_path / "texts")
+    assert [json.loads(line)["text"] for line in made.read_text().splitlines()] == [
+        f"whp_retain {i}" for i in range(3)
+    ]
+    with pytest.raises(ValueError, match="a file by name is one of a hub data set without a config"):
+        TextSource(hub="x/y", file="a.json", config="b")
+    table = pa.table(
+        {
+            "question": ["Which?", "Who?"],
+            "choices": [["x", "A", "y", "z"], ["B", "v", "w", "A"]],
+            "answer": pa.array([0, 3], pa.int64()),
+        }
+    )
+    features = datasets.Features.from_arrow_schema(table.schema)
+    features["answer"] = datasets.ClassLabel(names=["A", "B", "C", "D"])
+    datasets.Dataset(table.cast(features.arrow_schema)).to_parquet(str(tmp_path / "mmlu" / "test.parquet"))
+    asked = text_file("mmlu", TextSource(hub=str(tmp_path / "mmlu"), split="test"), tmp_path / "texts")
+    assert [question.answer for question in read_questions(asked)] == [0, 3]
+
+
 def test_wrong_studies_get_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InputError, match="did you mean 'forget10'"):
+    with pytest.raises(InputError, match="did you mean 'tofu-forget10'"):
         load_language_study("tofu", texts={"forgt10": "x.jsonl"})
     file = tmp_path / "odd.yaml"
     file.write_text(
@@ -228,6 +344,8 @@ def test_wrong_studies_get_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
         load_language_study(file)
     assert run(["study", "run", "wmdp", "--frozen", "x.json"]) == 2
     assert "leave --frozen away" in capsys.readouterr().err
+    assert run(["study", "run", "wmdp", "--jobs", "8"]) == 2
+    assert "leave --jobs away" in capsys.readouterr().err
     assert run(["study", "run", "demo", "--model", "x", "--dry-run"]) == 2
     assert "leave --model away" in capsys.readouterr().err
     assert run(["study", "show", "injection"]) == 0

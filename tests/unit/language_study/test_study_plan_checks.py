@@ -154,6 +154,22 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "two roles": ({"generic": ["near"]}, "generic: found the text 'near', which is adjacent text too"),
     "no everyday text": ({"generic": []}, "generic: found no text; needed one for the footprint"),
     "tiny without injection": ({"model": "tiny"}, "model: found tiny; needed a model"),
+    "sensitivity of no checkpoint": (
+        {"sensitivity": {"methods": ["grad_dif"], "texts": ["a"]}},
+        "methods: found 'grad_dif'; needed one of the study's methods; did you mean 'grad_diff'?",
+    ),
+    "sensitivity without forget text": (
+        {"sensitivity": {"methods": ["grad_diff"], "texts": ["near"]}},
+        "sensitivity: found no checkpoint or no forget text",
+    ),
+    "asked once more with a wrong key": (
+        {"behaviour": {"questions": {"forget": "asked"}, "also": {"whole": {"per_subjct": 3}}}},
+        "behaviour, also whole, setting 'per_subjct': found no such setting",
+    ),
+    "setting of every method": (
+        {"method_settings": {"max_step": 3}},
+        "method 'grad_diff', setting 'max_step': found no such setting; needed a setting; did you mean",
+    ),
     "injection key": (
         {"forget": [], "injection": {"settings": {"entitys": 4}}},
         "injection, setting 'entitys': found no such setting; needed a setting; did you mean 'entities'?",

@@ -14,10 +14,12 @@ from vestige.metrics.footprint import FootprintClass
 from vestige.report.drawing import Panel, standalone
 from vestige.report.export import to_tex
 from vestige.report.footprint.page import overview
+from vestige.report.footprint.published import Measured, PublishedTable, published_tables
 from vestige.report.footprint.rows import checkpoint_rows
 from vestige.report.footprint.sections import Extras, footprint_sections
 from vestige.report.footprint.tables import checkpoint_table, noise_variants, role_table
 from vestige.report.sections import Block, Drawings, Fold, Section
+from vestige.report.tables import Cell, Column, Row, Table
 
 __all__ = ["write_footprint_figures", "write_footprint_tables"]
 
@@ -26,9 +28,17 @@ _SHIFTS = ("cofi", "chess", "chess_floor", "log10_ppl_ratio", "cofi_linear")
 
 
 def write_footprint_tables(
-    records: Sequence[FootprintRecord], folder: Path, formats: Sequence[str]
+    records: Sequence[FootprintRecord],
+    folder: Path,
+    formats: Sequence[str],
+    measured: Sequence[Measured] = (),
 ) -> list[Path]:
-    """Write the tables in these formats, `csv` and `tex`, and return their paths."""
+    """Write the tables in these formats, `csv` and `tex`, and return their paths.
+
+    measured: the records with what lies beside them. Where one is of a study or measured as published,
+    tables in the form of the published ones are written too, into `published/`, with an index of which has
+    rows.
+    """
     written: list[Path] = []
 
     def write(name: str, text: str) -> None:
@@ -44,6 +54,26 @@ def write_footprint_tables(
         ):
             header, *lines = rows
             write(f"{name}.csv", csv_text(header, lines))
+    as_published = any(item.study is not None or item.shifts.settings.preset == "triage" for item in measured)
+    tables_of = published_tables(measured) if as_published else []
+    if "csv" in formats and tables_of:
+        for table_of in tables_of:
+            if table_of.rows:
+                write(f"published/{table_of.name}.csv", csv_text(table_of.header, table_of.rows))
+        index = [
+            [
+                f"{item.name}.csv" if item.rows else "",
+                item.title,
+                ", ".join(item.numbers),
+                len(item.rows),
+                item.missing,
+            ]
+            for item in tables_of
+        ]
+        write("published/index.csv", csv_text(["file", "title", "tables", "rows", "missing"], index))
+    if "tex" in formats and tables_of:
+        text = "\n".join(to_tex(_of_published(item), long=True) for item in tables_of if item.rows)
+        write("published/published.tex", text)
     if "tex" in formats:
         tables = [table for record in records for table in (checkpoint_table(record), role_table(record))]
         variants = noise_variants(checkpoint_rows(records))
@@ -52,6 +82,27 @@ def write_footprint_tables(
             "\n".join(to_tex(table) for table in [*tables, *([variants] if variants else [])]),
         )
     return written
+
+
+def _of_published(table: PublishedTable) -> Table:
+    """A published table's rows as a table of text, numbers in three digits."""
+
+    def short_number(text: str) -> str:
+        try:
+            return text if text.lstrip("-").isdecimal() else f"{float(text):.3g}"
+        except ValueError:
+            return text
+
+    return Table(
+        key=table.name,
+        caption=f"{table.title[0].upper()}{table.title[1:]}",
+        head=table.header[0],
+        columns=tuple(Column(key=name, title=name.replace("_", " ")) for name in table.header[1:]),
+        rows=tuple(
+            Row(label=row[0], cells=tuple(Cell(text=short_number(text)) for text in row[1:]))
+            for row in table.rows
+        ),
+    )
 
 
 def write_footprint_figures(

@@ -14,25 +14,36 @@ from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour, Trip
 from vestige.behaviour.stated import stated_loss
 from vestige.contracts import Record, Undefined
 from vestige.files import read_record
+from vestige.footprint.judgements import SensitivityTable
 from vestige.footprint.records import CheckpointFootprint, FootprintRecord
 from vestige.language_study.correlations import CorrelationRow
+from vestige.language_study.records import LanguageStudyRecord
 from vestige.metrics.footprint import FootprintClass
 from vestige.models.lm_record import LanguageModelRecord
 from vestige.report.footprint.reader import footprint_files, read_footprint
 from vestige.study.folder_kinds import refused
 
-__all__ = ["Beside", "beside", "correlation_rows", "joined_row", "joined_rows"]
+__all__ = ["Beside", "beside", "correlation_rows", "joined_row", "joined_rows", "study_of"]
 
-_MAKES = {BEHAVIOUR: "vestige behaviour ... --out DIR", RELEARN: "vestige attack relearn ... --out DIR"}
+SENSITIVITY, STUDY, WHOLE = "sensitivity.json", "language-study.json", "behaviour-whole"
+_MAKES = {
+    BEHAVIOUR: "vestige behaviour ... --out DIR",
+    RELEARN: "vestige attack relearn ... --out DIR",
+    SENSITIVITY: "vestige footprint sensitivity ... --out DIR",
+    STUDY: "vestige study run",
+}
 Made = TypeVar("Made", bound=Record)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Beside:
-    """What was asked of a footprint's checkpoints and what came back to them; None: no record."""
+    """What was asked of a footprint's checkpoints and what came back to them; None: no record. whole: the
+    questions asked once more without a cap; sensitivity: of the footprint."""
 
     behaviour: BehaviourRecord | None = None
     relearning: RelearnRecord | None = None
+    whole: BehaviourRecord | None = None
+    sensitivity: SensitivityTable | None = None
 
     def asked(self, checkpoint: CheckpointFootprint) -> CheckpointBehaviour | None:
         """The questions of this very checkpoint."""
@@ -67,11 +78,28 @@ def beside(folder: Path) -> Beside:
     """The records with a footprint: in its folder, in `behaviour/` and `relearn/` in it or next to it."""
     root = folder.parent if folder.is_file() else folder
     return Beside(
-        behaviour=_found(root, BEHAVIOUR, BehaviourRecord), relearning=_found(root, RELEARN, RelearnRecord)
+        behaviour=_found(root, BEHAVIOUR, BehaviourRecord),
+        relearning=_found(root, RELEARN, RelearnRecord),
+        whole=_found(root, BEHAVIOUR, BehaviourRecord, WHOLE),
+        sensitivity=_found(root, SENSITIVITY, SensitivityTable),
     )
 
 
-def _found(root: Path, name: str, kind: type[Made]) -> Made | None:
+def study_of(path: Path) -> LanguageStudyRecord | None:
+    """The record of the study that a footprint's folder is part of, None where it is of none."""
+    root = path.parent if path.is_file() else path
+    found = root.parent / STUDY
+    if not found.is_file():
+        return None
+    return read_record(found, LanguageStudyRecord, f"make it again: {_MAKES[STUDY]}")
+
+
+def _found(root: Path, name: str, kind: type[Made], part: str = "") -> Made | None:
+    """The record of this name: in the folder itself, or in `part` (default: its own name) in it or beside
+    it."""
+    if part:
+        path = root.parent / part / name
+        return read_record(path, kind, f"make it again: {_MAKES[name]}") if path.is_file() else None
     part = name.removesuffix(".json")
     for path in (root / name, root / part / name, root.parent / part / name):
         if path.is_file():
