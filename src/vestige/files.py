@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ __all__ = [
     "writable_folder",
     "write_bytes",
     "write_text",
+    "writing",
 ]
 
 Made = TypeVar("Made", bound="BaseModel")
@@ -109,7 +111,7 @@ def is_path(text: str) -> bool:
 
 def writable_folder(path: Path) -> Path:
     """Make the folder if need be and try a write in it, before any long work. Raises InputError."""
-    with _writing(path):
+    with writing(path):
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path) as probe:
             probe.write(b"vestige")
@@ -123,7 +125,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     An exception, a kill or a full disk leaves the old file as it was. Raises InputError for what the
     operating system refuses.
     """
-    with _writing(path):
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED, suffix=path.suffix)
         os.close(handle)
@@ -156,10 +158,15 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
+    """Turn refusals to write to `path` into InputError: the operating system's, and those of the library for
+    tensors, which has an error of its own for them."""
     try:
         yield
-    except OSError as error:
+    except Exception as found:
+        error = _refusal(found)
+        if error is None:
+            raise
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise InputError(
                 str(path), "a full disk", "room to write", "free some space or name another --out"
@@ -176,6 +183,16 @@ def _writing(path: Path) -> Iterator[None]:
                 str(path), "a file where a folder is needed", "a folder", "name another --out"
             ) from None
         raise InputError(str(path), _reason(error), "a writable folder", "name another --out") from None
+
+
+def _refusal(error: Exception) -> OSError | None:
+    """The operating system's refusal, as it is or inside a SafetensorError; None for another error."""
+    if isinstance(error, OSError):
+        return error
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    if number is None or type(error).__name__ != "SafetensorError":
+        return None
+    return OSError(int(number[1]), os.strerror(int(number[1])))
 
 
 def _reason(error: OSError) -> str:

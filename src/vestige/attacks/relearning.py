@@ -117,7 +117,9 @@ def attack_weights(
 
 
 def token_log_probs(model: nn.Module, rows: Sequence[LanguageRow]) -> list[float]:
-    """Mean log p of each sequence's predicted tokens, nats, at most 0, in the order of the rows."""
+    """Mean log p of each sequence's predicted tokens, nats, at most 0, in the order of the rows. Raises
+    InputError where one is no number."""
+    from vestige.models.finite import refuse_no_numbers
     from vestige.training.sequences import SequenceScorer, still
 
     scorer = SequenceScorer(model)
@@ -127,8 +129,9 @@ def token_log_probs(model: nn.Module, rows: Sequence[LanguageRow]) -> list[float
         while order:
             size = max(1, SCORED_TOKENS // len(rows[order[0]].ids))
             part, order = order[:size], order[size:]
-            values = scorer.batch([rows[i] for i in part]).target_log_probs.double().tolist()
-            for i, value in zip(part, values, strict=True):
+            values = scorer.batch([rows[i] for i in part]).target_log_probs.double()
+            refuse_no_numbers(values, "log-likelihood of scored text")
+            for i, value in zip(part, values.tolist(), strict=True):
                 found[i] = value
     return found
 

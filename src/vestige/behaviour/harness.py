@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from vestige.data.questions import LetterQuestion
 from vestige.errors import InputError, MissingDependency
 from vestige.footprint.questions import Answers, right_is_best
 from vestige.models.causal_lm import LanguageModel
+from vestige.models.finite import refuse_no_numbers
 
 __all__ = ["harness_answers", "harness_task"]
 
@@ -96,6 +99,8 @@ def harness_answers(
         )
     samples = _samples(found, task, len(questions))
     losses = tuple(tuple(-float(response[0]) for response in sample["filtered_resps"]) for sample in samples)
+    for question, own in zip(questions, losses, strict=True):
+        refuse_no_numbers(torch.tensor(own), f"question {question.row}, log-likelihood of an option")
     greedy = tuple(
         bool(sample["filtered_resps"][q.answer][1]) for sample, q in zip(samples, questions, strict=True)
     )

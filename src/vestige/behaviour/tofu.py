@@ -39,6 +39,7 @@ from vestige.metrics.tofu import (
     truth_score,
 )
 from vestige.models.causal_lm import LanguageModel
+from vestige.models.finite import refuse_no_numbers
 from vestige.readers import read_table
 from vestige.seeds import digest
 from vestige.statistics import bootstrap_rows, mean_of
@@ -241,6 +242,7 @@ def _answer_losses(
                 labels = torch.tensor(rows[i].labels[1:])
                 position, place = rows[i].id.split(" ")
                 own = losses[k, : len(labels)][labels]
+                refuse_no_numbers(own, f"{file.path}, log-likelihood of an answer")
                 found[int(position)][place] = (float(own.sum()), int(labels.sum()))
     return found, rows.truncated
 

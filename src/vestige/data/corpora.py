@@ -71,13 +71,15 @@ class TokenSequence:
     """A unit: a document, or a window of one.
 
     ids: at least two, the tokenizer's beginning token first where it adds one. The first id is never a
-    target, every other is. start: the window's first token in its document. text: the unit's own text.
+    target, every other is. start: the window's first token in its document. own: what the unit is made of: a
+    document's text, or a window's tokens without the beginning token. A window has no text: its ends may lie
+    inside a character.
     """
 
     ids: tuple[int, ...]
     document_id: str
     start: int
-    text: str = field(repr=False)
+    own: str | tuple[int, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Sample:
     """Seeded subsets of one corpus. Fields as `vestige.footprint.records.CorpusRecord` explains them.
 
     short: each subset's units for what is measured on shorter text; none: `subsets` cut on the right. texts:
-    what each subset is made of, for perplexity; none: the units' own texts.
+    what each subset is made of, for perplexity; none: what its units are made of.
     """
 
     subsets: tuple[tuple[TokenSequence, ...], ...]
@@ -431,9 +433,8 @@ def _unit(
     room = max_length - (encoded.bos is not None)
     start = int(rng.integers(0, len(body) - room + 1))
     window = body[start : start + room]
-    text: str = tokenizer.decode(list(window), skip_special_tokens=False)
     ids = window if encoded.bos is None else (encoded.bos, *window)
-    return TokenSequence(ids, document.id, start, text)
+    return TokenSequence(ids, document.id, start, window)
 
 
 def token_overlap(subsets: Sequence[Sequence[TokenSequence]]) -> float:
@@ -469,7 +470,7 @@ def windowed(
 
 
 def truncated(sequences: Sequence[TokenSequence], max_length: int) -> tuple[TokenSequence, ...]:
-    """The same units cut on the right to `max_length` tokens; `text` stays the whole unit's."""
+    """The same units cut on the right to `max_length` tokens; `own` stays the whole unit's."""
     return tuple(
         unit if len(unit.ids) <= max_length else replace(unit, ids=unit.ids[:max_length])
         for unit in sequences

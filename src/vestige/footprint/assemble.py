@@ -141,6 +141,7 @@ def checkpoint_footprint(
 ) -> CheckpointFootprint:
     """The record of one checkpoint. calibrated: None where its weights do not change."""
     published = _published(corpora, settings)
+    in_context = calibrated is None and model.virtual_tokens and settings.prompts != "undefined"
     calibrated = Undefined(undefined=UNCHANGED) if calibrated is None else calibrated
     return CheckpointFootprint(
         label=label,
@@ -154,10 +155,7 @@ def checkpoint_footprint(
         calibrated=calibrated,
         disagreement=_disagreement(published, calibrated, corpora),
         probe_seeds=probe_seeds,
-        notes=(
-            *model.notes,
-            *([IN_CONTEXT] if model.virtual_tokens and settings.prompts != "undefined" else []),
-        ),
+        notes=(*model.notes, *([IN_CONTEXT] if in_context else [])),
     )
 
 

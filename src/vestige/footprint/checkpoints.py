@@ -55,14 +55,24 @@ class Quiet:
         """Nothing."""
 
 
-Opened = Callable[[ModelSource, str | None, LanguageModel | None], LanguageModel]
-"""(source, label, base that an adapter is put on) -> the model."""
+class Opened(Protocol):
+    """Loads a model of a comparison. on: the base that an adapter is put on; None: the base itself."""
+
+    def __call__(
+        self, source: ModelSource, label: str | None, on: LanguageModel | None, role: CheckpointRole = ...
+    ) -> LanguageModel: ...
 
 
 def opener(*, dtype: MeasuringDtype, revision: str | None, device: str, four_bit: bool = False) -> Opened:
-    """What opens a comparison's models alike. revision: of the base alone; four_bit: not of adapters."""
+    """What opens a comparison's models alike. revision: of the base alone; four_bit: not of adapters.
 
-    def opened(source: ModelSource, label: str | None, on: LanguageModel | None) -> LanguageModel:
+    An unlearned adapter that was made from another model than the base is refused; a retrained one is put on
+    what it was made from, which never saw what the base has seen.
+    """
+
+    def opened(
+        source: ModelSource, label: str | None, on: LanguageModel | None, role: CheckpointRole = "unlearned"
+    ) -> LanguageModel:
         if isinstance(source, LanguageModel):
             return source
         return load_language_model(
@@ -70,6 +80,7 @@ def opener(*, dtype: MeasuringDtype, revision: str | None, device: str, four_bit
             dtype=dtype,
             revision=revision if on is None else None,
             base=on,
+            made_from_base=role == "unlearned",
             label=label,
             device=device,
             four_bit=four_bit and not is_adapter(str(source)),
@@ -93,10 +104,10 @@ def checkpoints_of(
     base: LanguageModel,
     opened: Opened,
 ) -> list[Checkpoint]:
-    """The unlearned models and the oracle. opened(source, label, base) loads one."""
+    """The unlearned models and the oracle. opened(source, label, base, role) loads one."""
 
     def made(label: str, role: CheckpointRole, source: ModelSource) -> Checkpoint:
-        return Checkpoint(label, role, lambda: opened(source, label, base))
+        return Checkpoint(label, role, lambda: opened(source, label, base, role))
 
     found = [made(label, "unlearned", source) for label, source in listed(unlearned).items()]
     if oracle is not None:

@@ -33,7 +33,7 @@ class Subset:
     number: int
     units: tuple[TokenSequence, ...]
     short: tuple[TokenSequence, ...] = ()
-    texts: tuple[str, ...] = ()
+    texts: tuple[str | tuple[int, ...], ...] = ()
 
     @property
     def tokens(self) -> int:
@@ -49,7 +49,7 @@ def subsets_of(corpus: str, sample: Sample, *, hessian_length: int) -> list[Subs
             k,
             units,
             short=sample.short[k] if sample.short else truncated(units, hessian_length),
-            texts=sample.texts[k] if sample.texts else tuple(unit.text for unit in units),
+            texts=sample.texts[k] if sample.texts else tuple(unit.own for unit in units),
         )
         for k, units in enumerate(sample.subsets)
     ]

@@ -13,6 +13,7 @@ from torch import nn
 from vestige.data.corpora import TokenSequence, adds_bos
 from vestige.errors import InputError
 from vestige.footprint.passes import logits_of, measured, padded, token_losses
+from vestige.models.finite import refuse_no_numbers
 
 __all__ = ["Perplexity", "Window", "log10_perplexity_ratio", "perplexity", "windows"]
 
@@ -58,7 +59,7 @@ def windows(tokens: int, *, window: int, stride: int) -> Iterator[Window]:
 def perplexity(
     model: nn.Module,
     tokenizer: Any,
-    texts: Sequence[str],
+    texts: Sequence[str | Sequence[int]],
     *,
     max_tokens: int = 50_000,
     window: int = 2048,
@@ -66,12 +67,13 @@ def perplexity(
 ) -> Perplexity:
     """Perplexity of texts joined by two newlines: their first `max_tokens` tokens.
 
+    A window is given as its token ids, which are scored as they are: they may begin inside a character.
     A beginning token, where the tokenizer adds one, opens every window: it lies inside `window` and is never
     scored, nor is the text's first token. `window` is cut to the positions that the model has. Token
-    log-likelihoods in float32 or better, summed in float64. Raises InputError below two tokens.
+    log-likelihoods in float32 or better, summed in float64. Raises InputError below two tokens, and where a
+    log-likelihood is no number.
     """
-    ids = list(tokenizer("\n\n".join(texts), add_special_tokens=False, verbose=False)["input_ids"])
-    ids = ids[:max_tokens]
+    ids = _joined(tokenizer, texts)[:max_tokens]
     if len(ids) < 2:
         raise InputError(
             "text for perplexity", f"{len(ids)} tokens", "at least two tokens", "give longer documents"
@@ -87,9 +89,28 @@ def perplexity(
             tokens, mask = padded([sequence], device=device)
             losses = token_losses(logits_of(model, tokens, mask), tokens, mask)[0]
             fresh = part.end - part.scored
+            refuse_no_numbers(losses[-fresh:], "perplexity, token log-likelihoods")
             nll += float(losses[-fresh:].double().sum())
             scored += fresh
     return Perplexity(nll=nll, tokens=scored)
+
+
+def _joined(tokenizer: Any, texts: Sequence[str | Sequence[int]]) -> list[int]:
+    """Token ids of the texts with two newlines between them; texts that follow each other are read as one."""
+    found: list[int] = []
+    text = ""
+
+    def read() -> list[int]:
+        return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) if text else []
+
+    for number, part in enumerate(texts):
+        text += "\n\n" if number else ""
+        if isinstance(part, str):
+            text += part
+            continue
+        found += [*read(), *part]
+        text = ""
+    return [*found, *read()]
 
 
 def log10_perplexity_ratio(base: Sequence[Perplexity], after: Sequence[Perplexity]) -> float:

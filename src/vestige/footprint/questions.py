@@ -13,6 +13,7 @@ from vestige.data.corpora import one_bos
 from vestige.data.questions import Asked
 from vestige.errors import InputError, shown
 from vestige.footprint.passes import batches, logits_of, measured, padded, token_losses
+from vestige.models.finite import refuse_no_numbers
 
 __all__ = ["Answers", "answer", "option_tokens"]
 
@@ -83,6 +84,7 @@ def answer(
             best = logits[:, :-1].argmax(-1) == ids[:, 1:]
             for row, i in enumerate(part):
                 own = slice(sequences[i].first - 1, len(sequences[i].ids) - 1)
+                refuse_no_numbers(losses[row, own], f"{subject}, log-likelihood of an option")
                 loss[i] = float(losses[row, own].sum())
                 greedy[i] = bool(best[row, own].all())
             advance(len(part))
@@ -98,8 +100,8 @@ def answer(
 
 
 def right_is_best(losses: Sequence[float], right: int, ties: Literal["wrong", "first"] = "wrong") -> bool:
-    """Whether the right option's loss is below every other's. A loss that is NaN is lost; so is a tie, or
-    (`first`) a tie with an option before it."""
+    """Whether the right option's loss is below every other's. A tie is lost, or (`first`) a tie with an
+    option before it."""
     own = losses[right]
     return all(
         own < value or (ties == "first" and i > right and own == value)

@@ -112,7 +112,7 @@ def footprint(
     opened = opener(dtype=settings.dtype, revision=revision, device=device, four_bit=four_bit)
     watcher.stage("reading the models")
     first = opened(base, None, None)
-    if not first.weight_change:
+    if first.record.adapter == "prompt encoder":
         raise InputError(
             "--base", "a prompt encoder", "a model with weights of its own", "name the base model"
         )
@@ -297,6 +297,8 @@ class _Run:
         s = self.settings
         if not s.calibrate:
             return Undefined(undefined="not computed: give --calibrate")
+        if after.record.adapter == "prompt encoder":
+            return Undefined(undefined="not computed: a reference change has no prompt in front, as this has")
         from vestige.footprint.calibration import calibrate
 
         first = {name: subsets[0] for name, subsets in self.subsets.items()}

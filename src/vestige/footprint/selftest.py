@@ -285,7 +285,7 @@ def _null(bench: _Bench) -> SelfTestCase:
         )
         for model in (bench.start, same)
     ]
-    texts = [unit.text for unit in units]
+    texts = [unit.own for unit in units]
     perplexities = [
         [perplexity(m.model, m.tokenizer, texts, window=64, stride=32)] for m in (bench.start, same)
     ]

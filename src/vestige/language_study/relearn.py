@@ -90,13 +90,13 @@ def relearn(
     watcher.stage("reading the base")
     load = opener(dtype=settings.dtype, revision=None, device=device, four_bit=four_bit)
     first = load(base, "base", None)
-    if not first.weight_change:
+    if first.record.adapter == "prompt encoder":
         raise InputError("--base", "a prompt encoder", "a model with weights of its own", "name the base")
     budget = budget_of(texts, asked, first.tokenizer, settings)
     steps = min(settings.max_steps, settings.epochs * math.ceil(len(budget.rows) / settings.batch_size))
 
     def other(source: str | Path | LanguageModel, label: str) -> LanguageModel:
-        model = load(source, label, first)
+        model = load(source, label, first, "oracle" if source is oracle else "unlearned")
         if model is not source:
             check_comparable(first, model)
         return model
@@ -187,14 +187,15 @@ def _checkpoint(
     if kept is not None and (found := _stored(kept)) is not None:
         watcher.advance(float(steps))
         return found
-    if not model.weight_change:
+    if model.record.adapter == "prompt encoder":
         watcher.advance(float(steps))
+        what = "weights of its own" if model.weight_change else "the base"
         return CheckpointRelearning(
             label=label,
             role=part,
             model=model.record,
             reading=Undefined(undefined="not attacked"),
-            failed=Undefined(undefined="a prompt encoder: without its prompt it is the base"),
+            failed=Undefined(undefined=f"a prompt encoder: without its prompt it is {what}"),
         )
     began = time.monotonic()
     work = _copied(model)

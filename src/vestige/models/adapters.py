@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,24 +15,32 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vestige.errors import InputError, MissingDependency, first_five
+from vestige.errors import InputError, MissingDependency
 from vestige.files import write_text
 from vestige.models.hub import answering_hub, is_path
 from vestige.models.lm_record import Adapter
+from vestige.models.loading import library, put_adapter
+from vestige.models.weight_files import ADAPTER_CONFIG
 
 __all__ = [
     "Applied",
+    "NamedBase",
     "PromptedLM",
     "apply_adapter",
     "is_adapter",
     "merged",
+    "named_base",
     "save_prompted",
     "without_adapters",
+    "write_base",
 ]
 
-CONFIG = "adapter_config.json"
 BASE = "base"
 """Folder in a prompt's own folder with the weights that it was trained before."""
+NOTED_BASE = "base.json"
+"""File in an adapter's folder with the sha256 of the weights that it was trained on."""
+PROMPT = "prompt_encoder"
+"""Name of the prompt among the modules of a `PromptedLM`."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +55,29 @@ class Applied:
 
 
 class PromptedLM(nn.Module):
-    """A prompt encoder before a language model: logits of the real positions alone, (n, L, V)."""
+    """A prompt encoder before a language model: logits of the real positions alone, (n, L, V).
+
+    Its modules are those of the language model, under their own names, and the prompt.
+    """
+
+    prompted: Any
 
     def __init__(self, prompted: Any) -> None:
         super().__init__()
-        self.prompted = prompted
+        # Hidden from torch, which would list the model's weights again, under other names.
+        object.__setattr__(self, "prompted", prompted)
+        for name, child in prompted.get_base_model().named_children():
+            self.add_module(name, child)
+        self.add_module(PROMPT, prompted.prompt_encoder)
         self.config = prompted.config
+        self._kind = str(getattr(prompted.active_peft_config.peft_type, "value", ""))
         self._bare = False
+
+    def train(self, mode: bool = True) -> PromptedLM:
+        """As torch's, of the prompt's own object as well."""
+        super().train(mode)
+        self.prompted.train(mode)
+        return self
 
     def forward(
         self,
@@ -69,9 +94,10 @@ class PromptedLM(nn.Module):
         inputs = {"attention_mask": attention_mask, "use_cache": use_cache}
         if self._bare:
             return self.prompted.base_model(input_ids=input_ids, position_ids=position_ids, **inputs)
-        kind = str(getattr(self.prompted.active_peft_config.peft_type, "value", ""))
-        if position_ids is None or kind not in ("P_TUNING", "PROMPT_TUNING"):
-            out = self.prompted(input_ids=input_ids, **inputs)
+        if position_ids is None or self._kind not in ("P_TUNING", "PROMPT_TUNING"):
+            with warnings.catch_warnings():  # peft calls an argument by its older name
+                warnings.filterwarnings("ignore", message="`past_key_values` is deprecated")
+                out = self.prompted(input_ids=input_ids, **inputs)
         else:  # peft drops positions, so that padding on the left would move the text away from its prompt
             out = self._placed(input_ids, attention_mask, use_cache, position_ids)
         out.logits = out.logits[:, -input_ids.shape[1] :]
@@ -106,6 +132,46 @@ class PromptedLM(nn.Module):
         return found
 
 
+@dataclass(frozen=True)
+class NamedBase:
+    """Where an adapter's base is, and the sha256 of its float32 weights ("" where it was not noted). own: it
+    lies in the adapter's folder."""
+
+    location: str
+    sha256: str
+    own: bool
+
+
+def named_base(name: str) -> NamedBase | None:
+    """What an adapter says of its base; a relative name is looked for inside its folder first."""
+    from transformers.utils import cached_file
+
+    folder = Path(name)
+    try:
+        record = (
+            folder / ADAPTER_CONFIG
+            if folder.is_dir()
+            else Path(cached_file(name, ADAPTER_CONFIG, local_files_only=True))
+        )
+        location = json.loads(record.read_text(encoding="utf-8")).get("base_model_name_or_path")
+    except (OSError, ValueError, AttributeError):
+        return None
+    if not isinstance(location, str) or location in ("", "None"):
+        return None
+    try:
+        noted = json.loads((folder / NOTED_BASE).read_text(encoding="utf-8"))
+        sha256 = str(noted.get("sha256", ""))
+    except (OSError, ValueError, AttributeError):
+        sha256 = ""
+    own = location == BASE or (not Path(location).is_absolute() and (folder / location).is_dir())
+    return NamedBase(str(folder / location) if own else location, sha256, own)
+
+
+def write_base(folder: Path, *, label: str, sha256: str) -> None:
+    """Note the weights that the adapter in `folder` belongs to, for `named_base`."""
+    write_text(folder / NOTED_BASE, json.dumps({"label": label, "sha256": sha256}))
+
+
 def save_prompted(model: PromptedLM, tokenizer: Any, folder: Path) -> None:
     """Write the prompt into `folder` and the model it stands before into `folder/base`, whole.
 
@@ -115,7 +181,7 @@ def save_prompted(model: PromptedLM, tokenizer: Any, folder: Path) -> None:
     base.save_pretrained(str(folder / BASE))
     tokenizer.save_pretrained(str(folder / BASE))
     model.prompted.save_pretrained(str(folder))
-    path = folder / CONFIG
+    path = folder / ADAPTER_CONFIG
     config = json.loads(path.read_text(encoding="utf-8"))
     write_text(path, json.dumps(config | {"base_model_name_or_path": BASE}, indent=2, sort_keys=True))
 
@@ -124,14 +190,14 @@ def is_adapter(name: str) -> bool:
     """Whether `name` is a folder with an adapter, or a hub id whose repository holds one."""
     path = Path(name)
     if path.is_dir():
-        return (path / CONFIG).is_file()
+        return (path / ADAPTER_CONFIG).is_file()
     if "/" not in name or is_path(name) or path.suffix == ".gguf":
         return False
     from transformers.utils import cached_file
 
     try:
         with answering_hub():
-            return cached_file(name, CONFIG, _raise_exceptions_for_missing_entries=False) is not None
+            return cached_file(name, ADAPTER_CONFIG, _raise_exceptions_for_missing_entries=False) is not None
     except (OSError, ValueError):
         return False
 
@@ -140,53 +206,102 @@ def apply_adapter(base: nn.Module, name: str, *, base_name: str) -> Applied:
     """Put the adapter on `base`, a fresh float32 model that is given up for it.
 
     LoRA and other weight adapters are merged. Raises InputError for an adapter whose modules or shapes are
-    not the base's.
+    not the base's, see `put_adapter`.
     """
-    try:
-        from peft import PeftModel
-    except ImportError:
-        raise MissingDependency("peft", "train", f"adapter '{name}'") from None
-    _check_shapes(base, name, base_name)
-    try:
-        with warnings.catch_warnings(), answering_hub() if not Path(name).is_dir() else nullcontext():
-            warnings.simplefilter("ignore")
-            wrapped = PeftModel.from_pretrained(base, name)
-    except (ValueError, RuntimeError, KeyError, OSError, TypeError) as error:
-        reason = (str(error).strip().splitlines() or ["could not be read"])[0]
-        raise InputError(
-            f"adapter '{name}'",
-            reason[:200],
-            f"an adapter that fits the base '{base_name}'",
-            "name the base it was trained on with --base",
-        ) from None
-    config = wrapped.active_peft_config
-    named = getattr(config, "base_model_name_or_path", None)
+    if importlib.util.find_spec("peft") is None:
+        raise MissingDependency("peft", "train", f"adapter '{name}'")
+    named = named_base(name)
+    own = f"; its own record names '{named.location}'" if named is not None else ""
+    wrapped = put_adapter(
+        base,
+        name,
+        subject=f"adapter '{name}'",
+        remedy=f"name the base it was trained on with --base: this one is '{base_name}'{own}",
+    )
     notes: tuple[str, ...] = ()
-    if named and Path(str(named)).name != Path(base_name).name:
-        notes = (f"the adapter was trained on '{named}' by its own record; it was put on '{base_name}'",)
-    return merged(wrapped, notes=notes)
-
-
-def merged(wrapped: Any, *, notes: tuple[str, ...] = ()) -> Applied:
-    """A peft model as plain weights (it is given up for them), or as a `PromptedLM`."""
-    config = wrapped.active_peft_config
-    if getattr(config, "is_prompt_learning", False):
-        wrapped.eval()
-        return Applied(PromptedLM(wrapped), "prompt encoder", None, int(config.num_virtual_tokens), notes)
-    if not hasattr(wrapped.base_model, "merge_and_unload"):
-        kind = str(getattr(config, "peft_type", type(config).__name__))
-        raise InputError(
-            f"adapter of type {kind}",
-            "no way to merge it into weights",
-            "LoRA, another adapter that merges, or a prompt encoder",
-            "merge it yourself and give the full checkpoint",
+    if named is not None and not named.own and Path(named.location).name != Path(base_name).name:
+        notes = (
+            f"the adapter was trained on '{named.location}' by its own record; it was put on '{base_name}'",
         )
-    with warnings.catch_warnings():
+    return merged(wrapped, subject=f"adapter '{name}'", notes=notes)
+
+
+def merged(wrapped: Any, *, subject: str = "adapter", notes: tuple[str, ...] = ()) -> Applied:
+    """A peft model as plain weights (it is given up for them), or as a `PromptedLM`.
+
+    Raises InputError for an adapter that does not merge, or whose merged weights compute something else.
+    """
+    config = wrapped.active_peft_config
+    wrapped.eval()
+    if getattr(config, "is_prompt_learning", False):
+        return Applied(PromptedLM(wrapped), "prompt encoder", None, int(config.num_virtual_tokens), notes)
+    kind = getattr(config, "peft_type", type(config).__name__)
+    needed = "LoRA, another adapter that merges, or a prompt encoder"
+    remedy = "merge it yourself and give the full checkpoint"
+    if not hasattr(wrapped.base_model, "merge_and_unload"):
+        raise InputError(
+            f"{subject} of type {getattr(kind, 'value', kind)}",
+            "no way to merge it into weights",
+            needed,
+            remedy,
+        )
+    with library(subject, needed, remedy), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        _untie_adapted(wrapped)
+        before = _probe(wrapped)
         plain: nn.Module = wrapped.merge_and_unload()
+        after = _probe(plain)
+    coarsest = max(torch.finfo(value.dtype).eps for value in plain.parameters())
+    if not _alike(before, after, tolerance=max(1e-3, 16 * coarsest)):
+        raise InputError(
+            subject,
+            f"merged weights that compute something else (logits differ by {_largest(before - after):.2g})",
+            needed,
+            remedy,
+        )
     ranks = [config.r] if isinstance(getattr(config, "r", None), int) else []
     ranks += list((getattr(config, "rank_pattern", None) or {}).values())
     return Applied(plain, "lora", max(ranks, default=None), 0, notes)
+
+
+def _untie_adapted(wrapped: Any) -> None:
+    """Give every adapted layer a weight of its own: merged into a tied weight, an adapter of the output layer
+    would change the embeddings as well."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    owners: dict[int, set[int]] = {}
+    for module in wrapped.modules():
+        for value in module.parameters(recurse=False):
+            owners.setdefault(id(value), set()).add(id(module))
+    for module in wrapped.modules():
+        if not isinstance(module, BaseTunerLayer):
+            continue
+        layer = module.get_base_layer()
+        for name, value in list(layer.named_parameters(recurse=False)):
+            if len(owners[id(value)]) > 1:
+                setattr(layer, name, nn.Parameter(value.detach().clone(), requires_grad=False))
+                wrapped.get_base_model().config.get_text_config().tie_word_embeddings = False
+                wrapped.config.tie_word_embeddings = False
+
+
+def _probe(model: Any) -> Tensor:
+    """Logits (1, L, V) for a few tokens from all over the vocabulary."""
+    rows = model.get_input_embeddings().weight.shape[0]
+    ids = torch.linspace(0, rows - 1, 8).long()[None].to(next(model.parameters()).device)
+    with torch.inference_mode():
+        found: Tensor = model(input_ids=ids, use_cache=False).logits
+    return found.float()
+
+
+def _alike(first: Tensor, second: Tensor, tolerance: float) -> bool:
+    """Equal up to the rounding of merged weights; what is not finite is refused elsewhere, by its name."""
+    if not bool(torch.isfinite(first).all() and torch.isfinite(second).all()):
+        return True
+    return _largest(first - second) <= tolerance * (1 + _largest(first))
+
+
+def _largest(values: Tensor) -> float:
+    return float(values.abs().max())
 
 
 def without_adapters(model: nn.Module) -> tuple[nn.Module, bool]:
@@ -207,38 +322,6 @@ def without_adapters(model: nn.Module) -> tuple[nn.Module, bool]:
                 module.unmerge()
             setattr(own.get_submodule(parent), last, layer)
     return own, True
-
-
-def _check_shapes(base: nn.Module, name: str, base_name: str) -> None:
-    """Raise InputError when a LoRA matrix of a local adapter has no layer of its shape in the base."""
-    file = Path(name) / "adapter_model.safetensors"
-    if not file.is_file():
-        return
-    config = json.loads((Path(name) / CONFIG).read_text(encoding="utf-8"))
-    if config.get("peft_type") != "LORA":
-        return
-    from safetensors import safe_open
-
-    modules = dict(base.named_modules())
-    with safe_open(str(file), framework="pt") as stored:
-        wrong = []
-        for key in stored.keys():  # noqa: SIM118 - a safetensors handle is no mapping
-            head, found, _ = key.removeprefix("base_model.model.").partition(".lora_")
-            part = key[len(key) - len(key.partition(".lora_")[2]) :][:1]
-            if not found or part not in ("A", "B"):
-                continue
-            weight = getattr(modules.get(head), "weight", None)
-            shape = stored.get_slice(key).get_shape()
-            side = shape[1] if part == "A" else shape[0]
-            if weight is None or side not in weight.shape:
-                wrong.append(head)
-    if wrong:
-        raise InputError(
-            f"adapter '{name}'",
-            f"matrices for {first_five(dict.fromkeys(wrong))}, which the base does not have in these shapes",
-            f"an adapter that fits the base '{base_name}'",
-            f"its own record names '{config.get('base_model_name_or_path')}': give that with --base",
-        )
 
 
 def shares_weights(first: nn.Module, second: nn.Module) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from vestige.contracts import Record
 from vestige.errors import InputError, MissingDependency, did_you_mean
 from vestige.models.hub import answering_hub, is_path, missing_path
+from vestige.models.loading import Task, hub_commit, quiet_loading, read_config, read_model, read_tokenizer
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,13 +25,13 @@ __all__ = [
     "Task",
     "content_hash",
     "load_backbone",
+    "quantisation",
     "quiet_loading",
+    "refuse_quantised",
     "resolve_backbone",
     "torch_threads",
 ]
 
-Task = Literal["base", "sequence", "causal-lm"]
-"""What is loaded: hidden states alone, a sequence classifier, or a language model with its output layer."""
 Source = Literal["wheel", "folder", "file", "hub"]
 
 
@@ -159,14 +159,15 @@ def _folder_hash(folder: str, _stamp: tuple[tuple[str, int, int], ...]) -> str:
 
 
 def content_hash(location: str | Path) -> str:
-    """sha256 over name, size and bytes: of a folder's json, txt, safetensors and model files, or a file."""
+    """sha256 over name, size and bytes: of a folder's json, txt, jinja, safetensors and model files, or a
+    file."""
     path = Path(location)
     folder = path if path.is_dir() else path.parent
     files = (
         sorted(
             file
             for file in folder.iterdir()
-            if file.is_file() and file.suffix in {".json", ".txt", ".safetensors", ".model"}
+            if file.is_file() and file.suffix in {".json", ".txt", ".jinja", ".safetensors", ".model"}
         )
         if path.is_dir()
         else [path]
@@ -194,47 +195,78 @@ def load_backbone(
     """
     try:
         import torch
-        import transformers
+        import transformers  # noqa: F401 - said here, before a file is looked for
     except ImportError as error:
         raise MissingDependency(error.name or "torch", "train", f"backbone '{name}'") from None
     kind, location = resolve_backbone(name)
     if Path(location).suffix == ".gguf" and importlib.util.find_spec("gguf") is None:
         raise MissingDependency("gguf", "gguf", f"backbone '{name}'")
-    try:
-        with quiet_loading(), answering_hub() if kind == "hub" else nullcontext():
-            source = _plain_source(location)
-            if tokenizer is None:
-                tokenizer = transformers.AutoTokenizer.from_pretrained(source, revision=revision)
-            model = _loader(task, source, revision).from_pretrained(
-                source,
-                revision=revision,
-                dtype=getattr(torch, dtype),
-                use_safetensors=True,
-                # None: transformers takes sdpa where the architecture has it, else eager.
-                attn_implementation=None if attn_implementation == "sdpa" else attn_implementation,
-            )
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        reason = (str(error).strip().splitlines() or ["could not be read"])[0]
-        raise InputError(
-            f"backbone '{name}'",
-            reason[:200],
-            "a model that transformers loads from safetensors or GGUF",
-            "check the name, or download it first and name its folder",
-        ) from None
+    subject = f"backbone '{name}'"
+    with answering_hub() if kind == "hub" else nullcontext():
+        commit = hub_commit(location, revision) or revision if kind == "hub" else revision
+        source = _plain_source(location)
+        refuse_quantised(read_config(source, subject=subject, revision=commit), subject)
+        if tokenizer is None:
+            tokenizer = read_tokenizer(source, subject=subject, revision=commit)
+        model: Any = read_model(
+            task,
+            source,
+            subject=subject,
+            revision=commit,
+            dtype=getattr(torch, dtype),
+            # None: transformers takes sdpa where the architecture has it, else eager.
+            attn_implementation=None if attn_implementation == "sdpa" else attn_implementation,
+        )
     if task == "base":
         model = getattr(model, "language_model", model)
     model.eval()
+    _refuse_other_words(tokenizer, model, subject)
     config = model.config
     record = BackboneRecord(
         name=name,
         kind=kind,
         location=location if kind != "wheel" else name,
-        revision=getattr(config, "_commit_hash", None) or revision,
+        revision=commit,
         sha256=content_hash(location) if kind != "hub" else "",
         architecture=type(model).__name__,
         hidden_size=int(config.get_text_config().hidden_size),
     )
     return Backbone(model=model, tokenizer=tokenizer, record=record)
+
+
+def _refuse_other_words(tokenizer: Any, model: Any, subject: str) -> None:
+    """Raise InputError for a tokenizer with words that the model has no embedding for. Tokens that were added
+    to it, for padding say, do not come from an ordinary text."""
+    rows = model.get_input_embeddings().weight.shape[0]
+    added = set(tokenizer.added_tokens_decoder)
+    beyond = [id_ for id_ in tokenizer.get_vocab().values() if id_ >= rows and id_ not in added]
+    if beyond:
+        raise InputError(
+            f"{subject}, its tokenizer",
+            f"ids up to {max(beyond)} for a model of {rows} embeddings",
+            "the tokenizer that the model was trained with",
+            "save that one in the folder",
+        )
+
+
+def refuse_quantised(config: Any, subject: str) -> None:
+    """Raise InputError for a configuration whose weights are stored in fewer bits."""
+    if (kind := quantisation(config)) != "":
+        raise InputError(
+            subject,
+            f"weights quantised with {kind}",
+            "plain weights, 4-bit weights of bitsandbytes for a language model, or GGUF",
+            "dequantise the checkpoint first",
+        )
+
+
+def quantisation(config: Any) -> str:
+    """How a configuration says that its weights are stored, "" for plain ones."""
+    found = getattr(config, "quantization_config", None)
+    if found is None:
+        return ""
+    fields = found if isinstance(found, dict) else found.to_dict()
+    return str(fields.get("quant_method", "unknown"))
 
 
 def _plain_source(location: str) -> str:
@@ -244,36 +276,3 @@ def _plain_source(location: str) -> str:
     from vestige.models.gguf import converted
 
     return str(converted(Path(location)))
-
-
-def _loader(task: Task, source: str, revision: str | None) -> Any:
-    """The auto class of a task. A language model inside an image-and-text one has that class."""
-    import transformers
-
-    if task == "base":
-        return transformers.AutoModel
-    if task == "sequence":
-        return transformers.AutoModelForSequenceClassification
-    config = transformers.AutoConfig.from_pretrained(source, revision=revision)
-    if type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
-        return transformers.AutoModelForCausalLM
-    return transformers.AutoModelForImageTextToText
-
-
-@contextmanager
-def quiet_loading() -> Iterator[None]:
-    """No progress bars, load reports or notices about its own future from transformers; restored after."""
-    from transformers.utils import logging
-
-    level = logging.get_verbosity()
-    bars = logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
-            yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()

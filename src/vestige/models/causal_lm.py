@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,11 +16,14 @@ from torch import Tensor, nn
 from vestige.data.corpora import adds_bos
 from vestige.errors import InputError, MissingDependency, first_five
 from vestige.models.adapters import (
+    PROMPT,
     Applied,
+    NamedBase,
     apply_adapter,
     float32_copy,
     is_adapter,
     merged,
+    named_base,
     shares_weights,
     without_adapters,
 )
@@ -29,12 +32,13 @@ from vestige.models.backbones import (
     Source,
     content_hash,
     load_backbone,
-    quiet_loading,
+    quantisation,
     resolve_backbone,
 )
-from vestige.models.checkpoints import named_base, refuse_unfinished
+from vestige.models.checkpoints import refuse_unfinished
 from vestige.models.hub import answering_hub
 from vestige.models.lm_record import LanguageModelRecord, MeasuringDtype
+from vestige.models.loading import hub_commit, library, quiet_loading, read_config, read_model, read_tokenizer
 
 __all__ = [
     "LanguageModel",
@@ -54,7 +58,7 @@ class LanguageModel:
     """A causal language model in evaluation mode, no parameter asking for a gradient.
 
     `model(input_ids=(n, L), attention_mask=(n, L), use_cache=False).logits` is (n, L, V), aligned with the
-    ids. weight_change: False for a prompt encoder, whose weights are the base's. fresh: a new float32 copy of
+    ids. weight_change: False for a prompt encoder before the base's own weights. fresh: a new float32 copy of
     the weights as they were read, for adapters to be merged into; None where `model` itself is that.
     """
 
@@ -71,6 +75,7 @@ def load_language_model(
     dtype: MeasuringDtype = "float32",
     revision: str | None = None,
     base: LanguageModel | None = None,
+    made_from_base: bool = False,
     label: str | None = None,
     device: str | torch.device = "cpu",
     four_bit: bool = False,
@@ -78,28 +83,16 @@ def load_language_model(
     """A full checkpoint or an adapter folder, by wheel name, folder, `.gguf` file or hub id.
 
     base: what an adapter is put on (a fresh copy, merged in float32; the base itself never changes; default,
-    and where the adapter was trained on other weights: the base that its own record names), and whose
-    tokenizer a checkpoint without one uses. dtype: what is measured in, cast to last. four_bit: store the
-    weights in 4 bits with bitsandbytes and dequantise them. Raises InputError: nothing there, weights that
-    are not finite, an adapter without its base or for another, an unfinished checkpoint; MissingDependency.
+    and where the adapter was trained on other weights: the base that its own record names, which a note then
+    says), and whose tokenizer a checkpoint without one uses. made_from_base: an adapter that was trained on
+    neither `base` nor an adapter of it is refused. dtype: what is measured in, cast to last. four_bit: store
+    the weights in 4 bits with bitsandbytes and dequantise them. Raises InputError: nothing there, files that
+    do not hold every weight of the model, weights that are not finite, an adapter without its base or for
+    another, an unfinished checkpoint; MissingDependency.
     """
     refuse_unfinished(name)
     if is_adapter(name):
-        if base is None or not _fits(name, base):
-            base = _own_base(name, device)
-        fresh = base.fresh() if base.fresh is not None else float32_copy(base.model)
-        applied = apply_adapter(fresh, name, base_name=base.record.location)
-        source = BackboneRecord(
-            name=name,
-            kind="folder" if Path(name).is_dir() else "hub",
-            location=name,
-            sha256=content_hash(name) if Path(name).is_dir() else "",
-            architecture=base.record.architecture,
-            hidden_size=0,
-        )
-        return _finished(
-            applied, base.tokenizer, source, label=label, dtype=dtype, device=device, base=base.record
-        )
+        return _adapted(name, base, made_from_base, label=label, dtype=dtype, device=device)
     tokenizer = base.tokenizer if base is not None and _lacks_tokenizer(name) else None
     model, own_tokenizer, source, quantised = _load_full(name, revision, tokenizer, dtype, four_bit)
 
@@ -119,22 +112,103 @@ def load_language_model(
     )
 
 
-def _fits(name: str, base: LanguageModel) -> bool:
-    """Whether the adapter was trained on these weights, as far as its folder says. A quantised base may stand
-    for the plain one."""
+def _adapted(
+    name: str,
+    base: LanguageModel | None,
+    made_from_base: bool,
+    *,
+    label: str | None,
+    dtype: MeasuringDtype,
+    device: str | torch.device,
+) -> LanguageModel:
+    """An adapter on `base`, or on the base that its own record names."""
     named = named_base(name)
-    if named is None or named.sha256 in ("", base.record.sha256) or base.record.quantised:
+    notes: tuple[str, ...] = ()
+    on = base
+    if base is not None and named is not None and not named.own and not _holds(base, named.sha256):
+        if made_from_base and not _descends(named, base):
+            raise InputError(
+                f"model '{name}'",
+                f"an adapter that was made from '{named.location}' (sha256 {named.sha256[:12]})",
+                f"one that was made from the base '{base.record.label}' ({base.record.sha256[:12]})",
+                "give its own base with --base, or save it with all weights (--merge)",
+            )
+        notes = (
+            f"an adapter on '{named.location}', not on '{base.record.label}': it was put on its own base and "
+            f"is compared with '{base.record.label}' all the same",
+        )
+        on = None
+    if on is None or (named is not None and named.own):
+        on = _own_base(name, named, device)
+    fresh = on.fresh() if on.fresh is not None else float32_copy(on.model)
+    applied = apply_adapter(fresh, name, base_name=on.record.location)
+    source = BackboneRecord(
+        name=name,
+        kind="folder" if Path(name).is_dir() else "hub",
+        location=name,
+        sha256=content_hash(name) if Path(name).is_dir() else "",
+        architecture=on.record.architecture,
+        hidden_size=0,
+    )
+    found = _finished(
+        replace(applied, notes=(*applied.notes, *notes)),
+        on.tokenizer,
+        source,
+        label=label,
+        dtype=dtype,
+        device=device,
+        base=on.record,
+    )
+    return _prompt_told(found, base)
+
+
+def _prompt_told(model: LanguageModel, base: LanguageModel | None) -> LanguageModel:
+    """A prompt itself changes no weights; those that it stands before may be others than the base's."""
+    if model.record.adapter != "prompt encoder":
+        return model
+    own = dict(model.model.named_parameters())
+    changed = base is not None and any(
+        name not in own or not torch.equal(own[name].to(value), value)
+        for name, value in base.model.named_parameters()
+    )
+    if base is None or not changed:
+        return replace(model, weight_change=False)
+    note = (
+        f"a prompt in front of weights of its own, not those of '{base.record.label}': both are "
+        "measured together; to measure the prompt alone, give its own weights as the base"
+    )
+    record = model.record.model_copy(update={"notes": (*model.record.notes, note)})
+    return replace(model, weight_change=True, record=record)
+
+
+def _holds(model: LanguageModel, sha256: str) -> bool:
+    """Whether these are the weights of this hash, as far as can be said. A quantised model may stand for the
+    plain one."""
+    if sha256 in ("", model.record.sha256) or model.record.quantised:
         return True
-    wide = base.record.dtype == "float32"
-    return not wide and base.fresh is not None and weights_digest(base.fresh()) == named.sha256
+    wide = model.record.dtype == "float32"
+    return not wide and model.fresh is not None and weights_digest(model.fresh()) == sha256
 
 
-def _own_base(name: str, device: str | torch.device) -> LanguageModel:
+def _descends(named: NamedBase, base: LanguageModel) -> bool:
+    """Whether what an adapter was trained on is itself an adapter of `base`, or of one of those."""
+    seen = set()
+    step: NamedBase | None = named
+    while step is not None and step.location not in seen:
+        seen.add(step.location)
+        step = named_base(step.location)
+        if step is not None and step.sha256 and _holds(base, step.sha256):
+            return True
+    return False
+
+
+def _own_base(name: str, named: NamedBase | None, device: str | torch.device) -> LanguageModel:
     """The base that an adapter's record names, as it was when the adapter was trained. Raises InputError."""
-    named = named_base(name)
     subject, remedy = f"model '{name}'", "give the base with --base"
     if named is None:
         raise InputError(subject, "an adapter", "a base to put it on", remedy)
+    if named.own:
+        remedy = "copy the whole folder again"
     try:
         base = load_language_model(named.location, device=device)
     except InputError as error:
@@ -184,7 +258,7 @@ def language_model(
     source = BackboneRecord(
         name=label, kind="memory", location="memory", architecture=type(model).__name__, hidden_size=0
     )
-    return _finished(
+    found = _finished(
         applied,
         tokenizer,
         source,
@@ -194,6 +268,7 @@ def language_model(
         base=base.record if base is not None and applied.adapter != "none" else None,
         fresh=(lambda: float32_copy(kept)) if kept is not None else None,
     )
+    return _prompt_told(found, base)
 
 
 def weights_digest(model: nn.Module) -> str:
@@ -223,7 +298,11 @@ def check_comparable(base: LanguageModel, other: LanguageModel) -> None:
                 "compare checkpoints of one model",
             )
         shapes = {name: tuple(value.shape) for name, value in base.model.named_parameters()}
-        found = {name: tuple(value.shape) for name, value in other.model.named_parameters()}
+        found = {
+            name: tuple(value.shape)
+            for name, value in other.model.named_parameters()
+            if not name.startswith(f"{PROMPT}.")
+        }
         if other.record.vocabulary != base.record.vocabulary:
             raise InputError(
                 subject,
@@ -284,18 +363,20 @@ def _read_full(
     dtype: MeasuringDtype,
     four_bit: bool,
 ) -> tuple[nn.Module, Any, BackboneRecord, str]:
-    stored = _quantisation(location, revision)
+    # A hub id means one commit from here on.
+    commit = hub_commit(location, revision) or revision if kind == "hub" else revision
+    is_gguf = Path(location).suffix == ".gguf"
+    subject = f"model '{name}'"
+    stored = "" if is_gguf else quantisation(read_config(location, subject=subject, revision=commit))
     if stored or four_bit:
-        if Path(location).suffix == ".gguf":
-            raise InputError(
-                f"model '{name}'", "a GGUF file", "plain weights for 4 bits", "leave --four-bit out"
-            )
-        model, own = _four_bit(name, location, revision, stored, tokenizer)
+        if is_gguf:
+            raise InputError(subject, "a GGUF file", "plain weights for 4 bits", "leave --four-bit out")
+        model, own = _four_bit(name, location, commit, stored, tokenizer)
         record = BackboneRecord(
             name=name,
             kind=kind,
             location=location if kind != "wheel" else name,
-            revision=getattr(model.config, "_commit_hash", None) or revision,
+            revision=commit,
             sha256=content_hash(location) if kind != "hub" else "",
             architecture=type(model).__name__,
             hidden_size=0,
@@ -303,30 +384,16 @@ def _read_full(
         return model, own, record, "4-bit (bitsandbytes), dequantised"
     # Straight to bfloat16 where nothing is merged: a large checkpoint never exists in float32.
     exact: Literal["float32", "bfloat16"] = "bfloat16" if dtype == "bfloat16" else "float32"
-    backbone = load_backbone(name, revision=revision, task="causal-lm", dtype=exact, tokenizer=tokenizer)
-    gguf = f"GGUF ({Path(location).stem}), dequantised" if Path(location).suffix == ".gguf" else ""
+    backbone = load_backbone(name, revision=commit, task="causal-lm", dtype=exact, tokenizer=tokenizer)
+    gguf = f"GGUF ({Path(location).stem}), dequantised" if is_gguf else ""
     return backbone.model, backbone.tokenizer, backbone.record, gguf
 
 
-def _quantisation(location: str, revision: str | None) -> str:
-    """How a checkpoint's own configuration says its weights are stored, "" for plain ones."""
-    if Path(location).suffix == ".gguf":
-        return ""
-    import transformers
-
-    try:
-        config = transformers.AutoConfig.from_pretrained(location, revision=revision)
-    except (OSError, ValueError):
-        return ""  # load_backbone says what is wrong
-    found = getattr(config, "quantization_config", None)
-    if found is None:
-        return ""
-    fields = found if isinstance(found, dict) else found.to_dict()
-    return str(fields.get("quant_method", "unknown"))
-
-
-def _four_bit(name: str, location: str, revision: str | None, stored: str, tokenizer: Any) -> tuple[Any, Any]:
+def _four_bit(
+    name: str, location: str, revision: str | None, stored: str, tokenizer: Any
+) -> tuple[nn.Module, Any]:
     """The model with its 4-bit weights dequantised to float32, and its tokenizer."""
+    subject = f"4-bit model '{name}'"
     if stored and stored != "bitsandbytes":
         raise InputError(
             f"model '{name}'",
@@ -335,27 +402,27 @@ def _four_bit(name: str, location: str, revision: str | None, stored: str, token
             "dequantise the checkpoint first",
         )
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise MissingDependency(
-            "bitsandbytes", "train", f"4-bit model '{name}'", install="pip install bitsandbytes"
-        )
+        raise MissingDependency("bitsandbytes", "train", subject, install="pip install bitsandbytes")
     import transformers
 
-    options: dict[str, Any] = {"revision": revision, "dtype": torch.float32, "use_safetensors": True}
+    options: dict[str, Any] = {}
     if not stored:
         options["quantization_config"] = transformers.BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32
         )
-    try:
-        with quiet_loading():
-            own = tokenizer or transformers.AutoTokenizer.from_pretrained(location, revision=revision)
-            model = transformers.AutoModelForCausalLM.from_pretrained(location, **options)
-            plain = model.dequantize()
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
-        reason = (str(error).strip().splitlines() or ["could not be read"])[0]
-        raise InputError(
-            f"4-bit model '{name}'", reason[:200], "weights that bitsandbytes reads here", "use plain weights"
-        ) from None
-    return plain.float(), own
+    own = tokenizer or read_tokenizer(location, subject=subject, revision=revision)
+    model: Any = read_model(
+        "causal-lm",
+        location,
+        subject=subject,
+        revision=revision,
+        quantised=bool(stored),
+        dtype=torch.float32,
+        **options,
+    )
+    with library(subject, "weights that bitsandbytes reads here", "use plain weights"), quiet_loading():
+        plain: nn.Module = model.dequantize().float()
+    return plain, own
 
 
 def _finished(
@@ -400,7 +467,6 @@ def _finished(
             adds_bos=adds_bos(tokenizer),
             notes=applied.notes,
         ),
-        weight_change=applied.adapter != "prompt encoder",
         fresh=fresh,
     )
 

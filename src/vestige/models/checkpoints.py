@@ -6,57 +6,29 @@ import json
 import os
 import shutil
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from vestige.errors import InputError
-from vestige.files import write_text
-from vestige.models.adapters import CONFIG, PromptedLM, save_prompted
+from vestige.files import write_text, writing
+from vestige.models.adapters import PromptedLM, merged, save_prompted, write_base
 from vestige.models.backbones import quiet_loading
 from vestige.models.lm_record import LanguageModelRecord
+from vestige.models.weight_files import ADAPTER_CONFIG
 
-__all__ = ["UNFINISHED", "NamedBase", "base_place", "named_base", "refuse_unfinished", "save_trained"]
+__all__ = ["UNFINISHED", "base_place", "refuse_unfinished", "save_trained"]
 
 UNFINISHED = "unfinished.json"
 """Lies in a folder until everything in it is complete."""
 
-OWN = "base.json"
 PARTIAL = ".partial"
-
-
-@dataclass(frozen=True)
-class NamedBase:
-    """Where an adapter's base is, and the sha256 of its float32 weights ("" where it was not noted)."""
-
-    location: str
-    sha256: str
 
 
 def base_place(record: LanguageModelRecord) -> str:
     """The name under which another process, in any folder, finds the model of this record."""
     return str(Path(record.location).resolve()) if record.kind in ("folder", "file") else record.location
-
-
-def named_base(name: str) -> NamedBase | None:
-    """What an adapter folder says of its base; a relative name is looked for inside the folder first."""
-    folder = Path(name)
-    try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    location = config.get("base_model_name_or_path")
-    if not location or location == "None":
-        return None
-    if not Path(location).is_absolute() and (folder / location).is_dir():
-        return NamedBase(str(folder / location), "")
-    try:
-        noted = json.loads((folder / OWN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        noted = {}
-    return NamedBase(str(location), str(noted.get("sha256", "")))
 
 
 def refuse_unfinished(name: str) -> None:
@@ -91,17 +63,17 @@ def save_trained(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     adapted: Any = model.prompted if isinstance(model, PromptedLM) else model
-    with quiet_loading(), warnings.catch_warnings():
+    with writing(folder), quiet_loading(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if isinstance(model, PromptedLM) and whole:
             save_prompted(model, tokenizer, partial)
         elif hasattr(adapted, "peft_config") and not whole:
             adapted.peft_config["default"].base_model_name_or_path = base_place(base)
             adapted.save_pretrained(str(partial))
-            _order_targets(partial / CONFIG)
-            write_text(partial / OWN, json.dumps({"label": base.label, "sha256": base.sha256}))
+            _order_targets(partial / ADAPTER_CONFIG)
+            write_base(partial, label=base.label, sha256=base.sha256)
         else:
-            plain = adapted.merge_and_unload() if hasattr(adapted, "merge_and_unload") else adapted
+            plain: Any = merged(adapted).model if hasattr(adapted, "merge_and_unload") else adapted
             plain.save_pretrained(str(partial))
         tokenizer.save_pretrained(str(partial))
     (partial / "README.md").unlink(missing_ok=True)  # peft's empty model card

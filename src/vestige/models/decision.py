@@ -14,8 +14,11 @@ from torch import Tensor, nn
 
 from vestige.contracts import Floats, Record
 from vestige.errors import InputError
-from vestige.models.backbones import Backbone, BackboneRecord, load_backbone, quiet_loading
+from vestige.files import write_text, writing
+from vestige.models.backbones import Backbone, BackboneRecord, content_hash, load_backbone, quiet_loading
+from vestige.models.finite import refuse_no_numbers
 from vestige.models.head import DecisionHead
+from vestige.models.loading import fill, put_adapter
 from vestige.models.lora_targets import adapted_layers
 from vestige.models.readers import READERS, make_reader
 from vestige.models.trainable import TrainableModule, evaluation, seeded
@@ -87,7 +90,8 @@ class SchemaModel(TrainableModule):
     def predict(self, texts: Sequence[str], schema: Schema, *, batch_rows: int = 256) -> Floats:
         """(N,) texts -> (N, C) float64 probabilities, columns in the schema's order.
 
-        The schema is read once; rows are scored in order of length. Evaluation mode, restored after.
+        The schema is read once; rows are scored in order of length. Evaluation mode, restored after. Raises
+        InputError where a logit is no number.
         """
         ids = self.tokenise(texts) if len(texts) else []
         order = sorted(range(len(ids)), key=lambda i: (len(ids[i]), ids[i]))
@@ -97,6 +101,7 @@ class SchemaModel(TrainableModule):
             for start in range(0, len(order), batch_rows):
                 rows = order[start : start + batch_rows]
                 logits = self._scores([ids[i] for i in rows], options).double().cpu()
+                refuse_no_numbers(logits, f"decision model on '{self.record.name}', logits")
                 probs[rows] = torch.softmax(logits, dim=-1)
         values: Floats = probs.numpy()
         return values
@@ -110,24 +115,24 @@ class SchemaModel(TrainableModule):
         from safetensors.torch import save_file
 
         target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        with quiet_loading():
+        inside = include_backbone or (include_backbone is None and self.record.kind == "memory")
+        with writing(target), quiet_loading():
+            target.mkdir(parents=True, exist_ok=True)
             self.backbone.save_pretrained(str(target / "adapter"), save_embedding_layers=False)  # type: ignore[operator]
             (target / "adapter" / "README.md").unlink(missing_ok=True)
-        head = {name: value.detach().contiguous() for name, value in self.head.state_dict().items()}
-        save_file(head, str(target / "head.safetensors"))
-        if include_backbone or (include_backbone is None and self.record.kind == "memory"):
-            self._save_backbone(target / "backbone")
+            head = {name: value.detach().contiguous() for name, value in self.head.state_dict().items()}
+            save_file(head, str(target / "head.safetensors"))
+            if inside:
+                self._save_backbone(target / "backbone")
         text = {
             "format": FORMAT,
             "settings": self.settings.model_dump(),
             "backbone": self.record.model_dump(),
+            "inside": content_hash(target / "backbone") if inside else None,
             "temperature": self.temperature,
             "reading": self.reader.path,
         }
-        (target / "model.json").write_text(
-            json.dumps(text, indent=2, sort_keys=True) + "\n", encoding="utf-8"
-        )
+        write_text(target / "model.json", json.dumps(text, indent=2, sort_keys=True) + "\n")
 
     def _save_backbone(self, folder: Path) -> None:
         """Base weights under their original names: LoRA wrappers are stripped by name."""
@@ -156,13 +161,15 @@ def _set_dropout(model: nn.Module, rate: float) -> None:
 
 
 def _with_adapters(settings: ModelSettings, backbone: Backbone, adapter: Path | None) -> Backbone:
-    from peft import LoraConfig, PeftModel, get_peft_model
+    from peft import LoraConfig, get_peft_model
 
     base: Any = backbone.model
     if settings.dropout is not None:
         _set_dropout(base, settings.dropout)
     if adapter is not None:
-        wrapped: Any = PeftModel.from_pretrained(base, str(adapter), is_trainable=True)
+        wrapped: Any = put_adapter(
+            base, str(adapter), subject=str(adapter), remedy="train or copy it again", trainable=True
+        )
     else:
         config = LoraConfig(
             r=settings.lora_rank,
@@ -193,10 +200,8 @@ def _pretrained(settings: ModelSettings, name: str, revision: str | None) -> Bac
 
 
 def load_decision_model(folder: str | Path) -> SchemaModel:
-    """Load what `save` wrote. Raises InputError for a missing file or a backbone of other bytes."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
+    """Load what `save` wrote. Raises InputError for a missing file, tensors that are missing or left over, or
+    a backbone of other bytes."""
     source = Path(folder)
     try:
         text = json.loads((source / "model.json").read_text(encoding="utf-8"))
@@ -204,18 +209,26 @@ def load_decision_model(folder: str | Path) -> SchemaModel:
             raise ValueError(f"format {text.get('format')!r}")
         settings = ModelSettings.model_validate(text["settings"])
         record = BackboneRecord.model_validate(text["backbone"])
-        temperature = float(text.get("temperature", 1.0))
+        temperature, inside = float(text["temperature"]), text["inside"]
         if not 0 < temperature < float("inf"):
             raise ValueError(f"temperature {temperature}")
-    except (OSError, ValueError, KeyError, ValidationError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ValidationError) as error:
         raise InputError(
             str(source / "model.json"),
-            str(error).splitlines()[0],
+            f"no {error}" if isinstance(error, LookupError) else str(error).splitlines()[0],
             f"a model folder written by vestige ({FORMAT})",
             "name the folder that holds model.json",
         ) from None
-    if (source / "backbone").is_dir():
-        backbone = replace(_pretrained(settings, str(source / "backbone"), None), record=record)
+    if inside is not None:
+        own = source / "backbone"
+        if not own.is_dir() or content_hash(own) != inside:
+            raise InputError(
+                str(own),
+                "other files than were saved" if own.is_dir() else "no such folder",
+                "the backbone that the model was saved with",
+                "copy the whole model folder again",
+            )
+        backbone = replace(_pretrained(settings, str(own), None), record=record)
     else:
         backbone = _pretrained(settings, settings.backbone, record.revision)
         if record.sha256 and backbone.record.sha256 != record.sha256:
@@ -225,16 +238,9 @@ def load_decision_model(folder: str | Path) -> SchemaModel:
                 f"the one it was trained on, {record.sha256[:12]}",
                 "install the same version of the backbone",
             )
-    try:
-        with quiet_loading(), seeded(0):
-            model = SchemaModel(settings, _with_adapters(settings, backbone, source / "adapter"))
-            model.head.load_state_dict(load_file(str(source / "head.safetensors")))
-    except (OSError, SafetensorError, ValueError, RuntimeError) as error:
-        raise InputError(
-            str(source),
-            str(error).splitlines()[0][:200],
-            "complete adapter and head files",
-            "train or copy it again",
-        ) from None
+    with quiet_loading(), seeded(0):
+        model = SchemaModel(settings, _with_adapters(settings, backbone, source / "adapter"))
+    head = source / "head.safetensors"
+    fill(model.head, head, subject=str(head), remedy="train or copy it again")
     model.temperature = temperature
     return model

@@ -11,6 +11,7 @@ import torch
 
 from vestige.contracts import Floats
 from vestige.models.backbones import Backbone, load_backbone
+from vestige.models.finite import refuse_no_numbers
 from vestige.models.reading import length_groups, pad
 
 __all__ = ["SentenceEncoder", "sentence_encoder"]
@@ -40,6 +41,7 @@ class SentenceEncoder:
                     out = self._backbone.model(input_ids=tokens, attention_mask=mask).last_hidden_state
                 weights = mask[..., None].double()
                 means = (out.double() * weights).sum(1) / weights.sum(1)
+                refuse_no_numbers(means, f"sentence encoder '{self.record.name}', vectors")
                 rows[part] = torch.nn.functional.normalize(means, dim=-1).numpy()
         position = {text: i for i, text in enumerate(distinct)}
         return rows[[position[text] for text in texts]]

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from vestige.errors import InputError
-from vestige.models.backbones import content_hash, quiet_loading
+from vestige.files import writing
+from vestige.models.backbones import content_hash
+from vestige.models.loading import quiet_loading, read_model, read_tokenizer
 
 __all__ = ["cache_folder", "converted"]
 
@@ -27,7 +29,7 @@ def converted(file: Path) -> Path:
     """A folder with the file's weights dequantised to float32, its configuration and its tokenizer.
 
     Kept under the file's hash and the version of transformers that read it; takes 4 bytes a weight. Raises
-    InputError when the cache cannot be written, OSError or ValueError when transformers cannot read the file.
+    InputError when the cache cannot be written or transformers cannot read the file.
     """
     import transformers
 
@@ -60,17 +62,17 @@ def _convert(file: Path, folder: Path) -> None:
     import torch
     import transformers
 
-    source: dict[str, Any] = {"gguf_file": file.name}
+    source, subject = str(file.parent), f"model file '{file}'"
+    options: dict[str, Any] = {"gguf_file": file.name}
     with quiet_loading(), contextlib.redirect_stderr(io.StringIO()):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(str(file.parent), **source)
+        tokenizer = read_tokenizer(source, subject=subject, **options)
         if hasattr(transformers, "GgufConfig"):  # else blocks may be kept where a kernel can read them
-            source["quantization_config"] = transformers.GgufConfig(dequantize=True)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            str(file.parent), dtype=torch.float32, **source
-        )
+            options["quantization_config"] = transformers.GgufConfig(dequantize=True)
+        model: Any = read_model("causal-lm", source, subject=subject, dtype=torch.float32, **options)
         _forget_quantisation(model)
-        tokenizer.save_pretrained(str(folder))
-        model.save_pretrained(str(folder), safe_serialization=True)
+        with writing(folder):
+            tokenizer.save_pretrained(str(folder))
+            model.save_pretrained(str(folder), safe_serialization=True)
 
 
 def _forget_quantisation(model: Any) -> None:

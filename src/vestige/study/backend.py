@@ -341,7 +341,8 @@ def _pretrained(name: str, revision: str | None) -> str:
     kind, location = resolve_backbone(name)
     if kind != "hub":
         return content_hash(location)
-    from transformers import AutoConfig
+    from vestige.models.hub import answering_hub
+    from vestige.models.loading import hub_commit
 
-    config = AutoConfig.from_pretrained(location, revision=revision)
-    return str(getattr(config, "_commit_hash", None) or revision)
+    with answering_hub():
+        return str(hub_commit(location, revision) or revision)

@@ -92,13 +92,18 @@ class Session:
             noise_std=self.settings.noise_std,
             reduction=self.settings.reduction,
             seed=self.seed,
-            pad_id=int(pad) if pad is not None else 0,
+            pad_id=int(pad) if pad is not None and pad < _rows(self.model) else 0,
         )
 
     def needs(self) -> Mapping[Term, frozenset[Need]]:
         """What each term reads under these settings."""
         assert self.objective.language is not None
         return self.objective.language.needs(self.settings)
+
+
+def _rows(model: Any) -> int:
+    """How many tokens the model has embeddings for."""
+    return int(model.get_input_embeddings().weight.shape[0])
 
 
 def trainable(model: nn.Module) -> dict[str, Tensor]:

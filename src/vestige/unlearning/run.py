@@ -238,7 +238,7 @@ def _loaded(model: str | LanguageModel, device: str, *, four_bit: bool = False) 
         import copy
 
         found = replace(model, model=copy.deepcopy(model.model).float().to(device))
-    if not found.weight_change:
+    if found.record.adapter == "prompt encoder":
         raise InputError(
             f"model '{found.record.label}'",
             "a prompt encoder",

@@ -171,7 +171,7 @@ def test_long_documents_are_cycled_with_new_windows() -> None:
         assert len(unit.ids) == 50
         assert unit.ids[0] == 1
         assert unit.ids[1:] == tuple(ord(char) for char in texts[0][unit.start : unit.start + 49])
-        assert unit.text == texts[0][unit.start : unit.start + 49]
+        assert unit.own == unit.ids[1:]
     assert 0 < sample.overlap < 1
 
 

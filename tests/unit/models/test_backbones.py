@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("torch", reason="the extra 'train' is not installed")
 
 import torch
+from tests.tiny_lm import VOCABULARY, save_tiny_llama
 
 from vestige.errors import InputError, MissingDependency
 from vestige.models import gguf as conversion
@@ -163,9 +164,13 @@ def test_tasks_dtype_and_attention(tmp_path: Path) -> None:
     assert next(base.model.parameters()).dtype == torch.bfloat16
     config: Any = base.model.config
     assert config._attn_implementation == "eager"
+    with pytest.raises(InputError, match=r"no weights for 'lm_head\.weight'"):
+        load_backbone(folder, task="causal-lm")
+    save_tiny_llama(tmp_path)
+    assert load_backbone(folder).record.architecture == "LlamaModel"
     language = load_backbone(folder, task="causal-lm")
     assert language.record.architecture == "LlamaForCausalLM"
-    assert language.model(input_ids=torch.tensor([[1, 2]])).logits.shape == (1, 2, 64)
+    assert language.model(input_ids=torch.tensor([[1, 2]])).logits.shape == (1, 2, len(VOCABULARY))
 
 
 def test_of_an_image_and_text_model_the_text_part_is_read(tmp_path: Path) -> None:

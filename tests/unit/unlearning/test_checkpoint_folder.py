@@ -13,12 +13,19 @@ import pytest
 pytest.importorskip("torch", reason="the extra 'train' is not installed")
 
 import pandas as pd
+import torch
 from tests.tiny_lm import save_tiny_llama, tiny_texts, write_corpus
 
 import vestige
 from vestige.cli import run as command
+from vestige.data.corpora import TokenSequence
 from vestige.errors import Diverged, InputError, Interrupted
-from vestige.models.causal_lm import load_language_model
+from vestige.footprint import FootprintSettings
+from vestige.footprint.fisher import fisher_diagonal
+from vestige.footprint.passes import measured
+from vestige.footprint.run import footprint
+from vestige.models.causal_lm import check_comparable, load_language_model
+from vestige.models.projections import target_parameters
 from vestige.training import steps
 from vestige.unlearning.folder import made_by, making
 
@@ -159,6 +166,67 @@ def test_an_adapter_is_put_on_the_weights_it_was_trained_on(folder: Path, tmp_pa
     save_tiny_llama(tmp_path / "moved", layers=1, seed=9)
     with pytest.raises(InputError, match="another model at"):
         load_language_model(str(tmp_path / "un"), base=load_language_model(str(tmp_path / "moved")))
+
+
+def test_an_unlearned_adapter_of_another_model_is_refused_as_one_of_the_base(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folder has the hash of what it was made from. A retrained one may be of another, and says so."""
+    save_tiny_llama(tmp_path / "other", layers=1, seed=9)
+    make(folder, tmp_path / "first", settings={**SETTINGS, "learning_rate": 1e-2})
+    make(folder, tmp_path / "second", model=str(tmp_path / "first"))
+    base, other = (load_language_model(str(path)) for path in (folder / "base", tmp_path / "other"))
+    for name in ("first", "second"):  # an adapter of an adapter of the base is the base's
+        assert load_language_model(str(tmp_path / name), base=base, made_from_base=True).weight_change
+        with pytest.raises(InputError, match=r"made from '.*' \(sha256 .*give its own base with --base"):
+            load_language_model(str(tmp_path / name), base=other, made_from_base=True)
+    found = load_language_model(str(tmp_path / "first"), base=other)
+    assert "not on 'other': it was put on its own base" in found.record.notes[0]
+    assert found.record.sha256 == load_language_model(str(tmp_path / "first")).record.sha256
+    text = str(folder / "forget.jsonl")
+    arguments = [*("footprint", "--base", str(tmp_path / "other"), "--unlearned", str(tmp_path / "first"))]
+    arguments += ["--forget", text, "--generic", text, "--out", str(tmp_path / "out")]
+    assert command(arguments) == 2
+    assert "found an adapter that was made from" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_prompt_brings_the_weights_that_it_was_trained_before(folder: Path, tmp_path: Path) -> None:
+    """The prompt of SPUL stands before weights of its own: against the model that it began from they changed,
+    against its own they did not. The diagonal is that of the prompted model, by plain autograd."""
+    settings = {**SETTINGS, "tune_steps": 4, "tune_rate": 1e-2, "virtual_tokens": 2, "encoder_hidden": 4}
+    make(folder, tmp_path / "un", method="spul", settings={**settings, "select": "last"})
+    base, own = (load_language_model(str(path)) for path in (folder / "base", tmp_path / "un" / "base"))
+    found = load_language_model(str(tmp_path / "un"), base=base)
+    assert found.weight_change
+    assert "in front of weights of its own" in found.record.notes[0]
+    assert not load_language_model(str(tmp_path / "un"), base=own).weight_change
+    check_comparable(base, found)
+    targets, first = target_parameters(found.model), target_parameters(base.model)
+    assert list(targets) == list(first)
+    assert any(not torch.equal(value, first[name]) for name, value in targets.items())
+    units = [TokenSequence(ids, "", 0, "") for ids in ((1, 5, 9, 13, 4), (1, 7, 8), (1, 4, 6, 9))]
+    diagonal = fisher_diagonal(found.model, targets, units).values
+    slow = {name: torch.zeros_like(value) for name, value in targets.items()}
+    for unit in units:
+        with measured(found.model):
+            for value in targets.values():
+                value.requires_grad_(True)
+            logits = found.model.prompted(input_ids=torch.tensor([unit.ids])).logits[0, 2:-1]
+            loss = torch.nn.functional.cross_entropy(logits, torch.tensor(unit.ids[1:]))
+            gradients = torch.autograd.grad(loss, list(targets.values()))
+        for name, gradient in zip(targets, gradients, strict=True):
+            slow[name] += gradient.square() / len(units)
+    for name, value in slow.items():
+        torch.testing.assert_close(diagonal[name], value, rtol=1e-4, atol=1e-9)
+    text = write_corpus(tmp_path / "text.jsonl", tiny_texts(6))
+    small = FootprintSettings(units=3, subsets=2, probes=1, perplexity_tokens=40)
+    moved = footprint(base=base, unlearned=found, forget=text, generic=text, settings=small).checkpoints[0]
+    assert moved.corpora[0].fisher.value > 0
+    assert moved.corpora[0].hessian.value > 0
+    (tmp_path / "un" / "base" / "model.safetensors").unlink()
+    (tmp_path / "un" / "base").rename(tmp_path / "gone")
+    with pytest.raises(InputError, match=r"whose base cannot be loaded.*copy the whole folder again"):
+        load_language_model(str(tmp_path / "un"), base=base)
 
 
 @pytest.mark.parametrize(
