@@ -268,9 +268,11 @@ class RetainedEvidence(Record):
 
     accuracy, accuracy_full, accuracy_oracle: means over models. change: of accuracy, model minus the full
     models. retraining: the oracles' own change. calibration, excess: see those records. harm: "damaged",
-    "unharmed" or "unsettled", by accuracy and calibration. loss_*: for language models, nats a token.
+    "unharmed" or "unsettled", by accuracy and calibration. measure: `loss` of language models, nats a token.
+    name: which text, where several are judged each for itself.
     """
 
+    name: str = ""
     rows: int
     measure: Literal["accuracy", "loss"] = "accuracy"
     model: float | Undefined
@@ -314,6 +316,9 @@ class Evidence(Record):
     draws: int
     views: tuple[ViewEvidence, ...]
     retained: RetainedEvidence
+    """Of several retained texts, each judged for itself, the one with most harm."""
+    other_retained: tuple[RetainedEvidence, ...] = ()
+    """The others of them."""
     units: tuple[UnitEvidence, ...] = ()
     """The units with most memory, largest first, at most five."""
     units_judged: int = 0

@@ -424,13 +424,15 @@ class Retained:
     """R with what a model does there. right (M, N): whether each model is right, with places as in the
     table's.
 
-    confidence (M, N): the top probability. For language models `loss` (M, N) in place of both.
+    confidence (M, N): the top probability. For language models `loss` (M, N), nats a token, in place of both.
+    name: of the text, where several are judged each for itself.
     """
 
     side: Side
     right: NDArray[np.bool_] | None = None
     confidence: Floats | None = None
     loss: Floats | None = None
+    name: str = ""
 
 
 def retained_evidence(retained: Retained, places: Indices, margins: Margins) -> RetainedEvidence:
@@ -476,6 +478,7 @@ def retained_evidence(retained: Retained, places: Indices, margins: Margins) -> 
         settled = not isinstance(change.upper, Undefined) and change.upper < margins.loss
     oracle, full = level["oracle"], level["full"]
     return RetainedEvidence(
+        name=retained.name,
         rows=table.rows,
         measure=measure,
         model=level["model"],

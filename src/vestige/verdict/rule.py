@@ -30,25 +30,31 @@ from vestige.verdict.evidence import (
     worst_rows,
 )
 from vestige.verdict.quantities import Indices, Models
+from vestige.verdict.words import words_of
 
 __all__ = ["GAIN_LEVEL", "both_views_p", "gather", "judge_model", "say", "with_levels"]
 
 GAIN_LEVEL = 0.025
 """A gain is confirmed where its one-sided p, corrected within the family, is at most this."""
 _LISTED_UNITS = 5
-_WHERE = {"F": "the deleted rows", "G": "the unseen rows"}
 
 
 def gather(
     sides: Sequence[Side],
-    retained: Retained,
+    retained: Retained | Sequence[Retained],
     places: Indices,
     margins: Margins,
     unit_names: Mapping[str, str],
 ) -> Evidence:
-    """The evidence about one unlearned model. sides: F and, where there are rows for it, G."""
-    table = retained.side.table
-    kept = retained_evidence(retained, places, margins)
+    """The evidence about one unlearned model. sides: F and, where there are rows for it, G.
+
+    retained: several are judged each for itself; the model is damaged where one of them shows it.
+    """
+    parts = [retained] if isinstance(retained, Retained) else list(retained)
+    table, draws = parts[0].side.table, parts[0].side.draws
+    kept, *others = sorted(
+        (retained_evidence(part, places, margins) for part in parts), key=_harm_order, reverse=True
+    )
     seeds = {
         "full": len(table.models.fulls),
         "oracle": len(table.models.oracles),
@@ -59,9 +65,10 @@ def gather(
         return Evidence(
             margins=margins,
             seeds=seeds,
-            draws=retained.side.draws,
+            draws=draws,
             views=(),
             retained=kept,
+            other_retained=tuple(others),
             conditions=(),
             missing=("a retrained model: without one, fidelity to retraining cannot be assessed",),
             share=none,
@@ -72,13 +79,14 @@ def gather(
     units.sort(key=lambda item: -math.inf if isinstance(item.memory, Undefined) else -item.memory)
     units.sort(key=lambda item: isinstance(item.memory, Undefined))
     tenths = [found for side in moved if (found := worst_rows(side, places)) is not None]
-    conditions = _conditions(views, kept, units, judged, tenths, margins, seeds["oracle"])
+    conditions = _conditions(views, [kept, *others], units, judged, tenths, margins, seeds["oracle"])
     return Evidence(
         margins=margins,
         seeds=seeds,
-        draws=retained.side.draws,
+        draws=draws,
         views=tuple(views),
         retained=kept,
+        other_retained=tuple(others),
         units=tuple(units[:_LISTED_UNITS]),
         units_judged=judged,
         worst_rows=tuple(tenths),
@@ -111,6 +119,13 @@ def with_levels(
     return evidence.model_copy(update={"views": tuple(views)})
 
 
+def _harm_order(found: RetainedEvidence) -> tuple[int, float]:
+    """Larger for more harm: shown, unsettled, none; then by how much."""
+    change = found.change.value
+    size = 0.0 if isinstance(change, Undefined) else -change if found.measure == "accuracy" else change
+    return ("unharmed", "unsettled", "damaged").index(found.harm), size
+
+
 def _share(views: Sequence[ViewEvidence]) -> float | Undefined:
     """Progress over the ceiling, where retraining is visible; the smaller of the views."""
     found = []
@@ -124,7 +139,7 @@ def _share(views: Sequence[ViewEvidence]) -> float | Undefined:
 
 def _conditions(
     views: Sequence[ViewEvidence],
-    retained: RetainedEvidence,
+    retained: Sequence[RetainedEvidence],
     units: Sequence[UnitEvidence],
     judged: int,
     tenths: Sequence[UnitEvidence],
@@ -133,6 +148,7 @@ def _conditions(
 ) -> list[Condition]:
     """E1 to E5, each for itself."""
     enough = oracles >= LEAST_ORACLES
+    words = words_of(retained[0])
     found = [
         Condition(
             name="E1",
@@ -141,18 +157,18 @@ def _conditions(
         )
     ]
     for view in views:
-        found.append(_at_most("E2", f"excess distance on {_WHERE[view.view]}", view.excess, view.margin))
+        found.append(_at_most("E2", f"excess distance on {words.where[view.view]}", view.excess, view.margin))
     for view in views:
-        what = f"memory on {_WHERE[view.view]}"
+        what = f"memory on {words.where[view.view]}"
         if view.visible is False:
-            found.append(Condition(name="E3", holds=True, text=f"{what}: so is the full model"))
+            found.append(Condition(name="E3", holds=True, text=f"{what}: so is {words.full}"))
         else:
             found.append(_at_most("E3", what, view.memory, margins.memory, percent=True))
-    found.append(_at_most("E4", "excess distance on retained rows", retained.excess, margins.retained))
-    harm = (
-        f"harm to {' and '.join(retained.harmed_by)} is shown" if retained.harmed_by else "no harm is shown"
-    )
-    found.append(Condition(name="E4", holds=not retained.harmed_by, text=f"on retained rows {harm}"))
+    for part in retained:
+        rest = part.name or words.rest
+        found.append(_at_most("E4", f"excess distance on {rest}", part.excess, margins.retained))
+        harm = f"harm to {' and '.join(part.harmed_by)} is shown" if part.harmed_by else "no harm is shown"
+        found.append(Condition(name="E4", holds=not part.harmed_by, text=f"on {rest} {harm}"))
     limit = 2 * margins.memory
     worse = [
         item for item in (*units, *tenths) if not isinstance(item.lower, Undefined) and item.lower > limit
@@ -231,27 +247,29 @@ def _missing(evidence: Evidence) -> tuple[str, ...]:
     """What would settle it: the first things to get, in words that say where."""
     found: list[str] = []
     oracles = evidence.seeds["oracle"]
+    words = words_of(evidence)
     for view in evidence.views:
         if isinstance(view.gain.lower, Undefined):
-            found.append(f"rows: {view.rows} on {_WHERE[view.view]} are too few for any bound")
+            found.append(f"{words.rows}: {view.rows} on {words.where[view.view]} are too few for any bound")
         elif isinstance(view.visible, Undefined) and oracles >= LEAST_ORACLES:
             found.append(
-                f"rows or retrained models: on {_WHERE[view.view]} it is not settled whether retraining "
-                "moves anything"
+                f"{words.rows} or retrained models: on {words.where[view.view]} it is not settled whether "
+                "retraining moves anything"
             )
         elif (
             view.visible is not False and not isinstance(view.gain_p, Undefined) and view.gain_p > GAIN_LEVEL
         ):
-            found.append(f"rows: on {_WHERE[view.view]} the interval of the gain reaches zero")
+            found.append(f"{words.rows}: on {words.where[view.view]} the interval of the gain reaches zero")
     if oracles < LEAST_ORACLES:
         found.append(f"retrained models: equivalence needs at least {LEAST_ORACLES}, there are {oracles}")
     else:
         open_ = [c for c in evidence.conditions if c.holds is not True]
         if all(c.holds is not False or _could_hold(evidence, c) for c in open_) and open_:
-            found.append(f"rows or retrained models, for equivalence: {open_[0].text}")
+            found.append(f"{words.rows} or retrained models, for equivalence: {open_[0].text}")
     if evidence.retained.harm == "unsettled":
-        found.append("retained rows: whether the rest still works is not settled")
-    return tuple(dict.fromkeys(found)) or ("a gain: none is shown on both kinds of row",)
+        found.append(f"{evidence.retained.name or words.rest}: whether the rest still works is not settled")
+    on = f" on {words.both}" if len(evidence.views) > 1 else ""
+    return tuple(dict.fromkeys(found)) or (f"a gain: none is shown{on}",)
 
 
 def _could_hold(evidence: Evidence, condition: Condition) -> bool:
@@ -262,7 +280,8 @@ def _could_hold(evidence: Evidence, condition: Condition) -> bool:
     elif condition.name == "E3":
         pairs = [(view.memory, evidence.margins.memory) for view in evidence.views]
     elif condition.name == "E4":
-        pairs = [(evidence.retained.excess, evidence.margins.retained)]
+        parts = (evidence.retained, *evidence.other_retained)
+        pairs = [(part.excess, evidence.margins.retained) for part in parts]
     return bool(pairs) and all(
         isinstance(value.value, Undefined) or isinstance(margin, Undefined) or value.value <= margin
         for value, margin in pairs

@@ -14,11 +14,11 @@ from vestige.contracts import (
     View,
     ViewCount,
 )
+from vestige.verdict.words import words_of
 
 __all__ = ["sentence"]
 
 _NOUNS = {"class": ("intent", "intents"), "association": ("sub-intent", "sub-intents")}
-_WHERE = {"F": "the deleted rows", "G": "the unseen rows"}
 
 
 def sentence(
@@ -31,9 +31,10 @@ def sentence(
 ) -> str:
     """Full sentences that state the verdict on the model `label` and what it rests on.
 
-    counts: rows and units of F and G. unit_kind: what a unit is, as in an assessment.
+    counts: rows and units of F and G. unit_kind: what a unit is, as in an assessment; `text` for language
+    models, whose rows are documents.
     """
-    about = _rows(counts, unit_kind)
+    about = _texts(counts) if unit_kind == "text" else _rows(counts, unit_kind)
     parts: list[str] = {
         "equivalent": _equivalent,
         "closer": _closer,
@@ -61,6 +62,14 @@ def _rows(counts: Mapping[View, ViewCount], unit_kind: str) -> str:
     return f"on {_listed(parts)}"
 
 
+def _texts(counts: Mapping[View, ViewCount]) -> str:
+    nouns: dict[View, tuple[str, str]] = {
+        "F": ("forget document", "forget documents"),
+        "G": ("unseen document", "unseen documents"),
+    }
+    return f"on {_listed([_counted(counts[view].rows, *nouns[view]) for view in nouns if view in counts])}"
+
+
 def _equivalent(evidence: Evidence, name: str, about: str) -> list[str]:
     oracles = evidence.seeds["oracle"]
     distances = _each(evidence, lambda view: _at_most(view.excess, _number))
@@ -72,66 +81,68 @@ def _equivalent(evidence: Evidence, name: str, about: str) -> list[str]:
     kept = _each(evidence, lambda view: "" if view.visible is False else _at_most(view.memory, _percent))
     if kept:
         found.append(
-            f"Of what told the full model from retraining it keeps at most {kept} "
+            f"Of what told {words_of(evidence).full} from retraining it keeps at most {kept} "
             f"({_percent(evidence.margins.memory)} allowed). {_admits(evidence)}"
         )
     if evidence.nothing_to_undo:
-        where = _listed([_WHERE[view] for view in evidence.nothing_to_undo])
-        found.append(f"On {where} so does the full model: there was nothing to undo that these outputs show.")
-    found.append(_retained(evidence.retained))
-    return found
+        where = _everywhere(evidence, evidence.nothing_to_undo)
+        full = words_of(evidence).full
+        found.append(f"On {where} so does {full}: there was nothing to undo that these outputs show.")
+    return [*found, *_retained_all(evidence)]
 
 
 def _admits(evidence: Evidence) -> str:
     """What a model exactly at the memory margin may still keep, in probability of the right answer."""
     texts = []
+    words = words_of(evidence)
+    full = words.full.removeprefix("the ").removesuffix(" model")
     for view in evidence.views:
         levels = view.levels
         if view.visible is False or not {"full", "oracle"} <= levels.keys():
             continue
         at = levels["oracle"] + evidence.margins.memory * (levels["full"] - levels["oracle"])
         texts.append(
-            f"{_number(at)} on {_WHERE[view.view]} (retrained {_number(levels['oracle'])}, full "
+            f"{_number(at)} on {words.where[view.view]} (retrained {_number(levels['oracle'])}, {full} "
             f"{_number(levels['full'])})"
         )
     if not texts:
         return ""
     return (
-        "A model exactly at this margin may still give the right answer a mean probability of "
-        f"{_listed(texts)}."
+        f"A model exactly at this margin may still give {words.right} a mean probability of {_listed(texts)}."
     )
 
 
 def _closer(evidence: Evidence, name: str, about: str) -> list[str]:
     share = evidence.share
     way = "" if isinstance(share, Undefined) else f", {_percent(share)} of the way"
-    found = [f"{about}, {name} is closer to retraining than the full model{way}; equivalence is not shown."]
+    full = words_of(evidence).full
+    found = [f"{about}, {name} is closer to retraining than {full}{way}; equivalence is not shown."]
     found += _remaining(evidence)
     if evidence.nothing_to_undo:
-        where = _listed([_WHERE[view] for view in evidence.nothing_to_undo])
+        where = _everywhere(evidence, evidence.nothing_to_undo)
         found.append(f"On {where} there was nothing to undo that these outputs show.")
-    found.append(_retained(evidence.retained))
-    found += _not_equivalent(evidence)
-    return found
+    return [*found, *_retained_all(evidence), *_not_equivalent(evidence)]
 
 
 def _not_closer(evidence: Evidence, name: str, about: str) -> list[str]:
+    words = words_of(evidence)
+    on = f" on {words.both}" if len(evidence.views) > 1 else ""
     if evidence.away:
-        first = f"{about}, {name} did not come closer to retraining on both kinds of row."
+        first = f"{about}, {name} did not come closer to retraining{on}."
     else:
         least = _each(
             evidence, lambda view: "" if isinstance(view.least_gain, Undefined) else _number(view.least_gain)
         )
         first = (
-            f"{about}, {name} is not closer to retraining than the full model: these rows would have shown a "
-            f"gain of {least} with 80 % power, and none is shown on both kinds of row."
+            f"{about}, {name} is not closer to retraining than {words.full}: these {words.rows} would have "
+            f"shown a gain of {least} with 80 % power, and none is shown{on}."
         )
-    return [first, *_remaining(evidence), _retained(evidence.retained)]
+    return [first, *_remaining(evidence), *_retained_all(evidence)]
 
 
 def _damaged(evidence: Evidence, name: str, about: str) -> list[str]:
     retained = evidence.retained
-    found = [f"{name} is damaged: {_harm(retained)}."]
+    found = [f"{name} is damaged: {_harm(retained)}.", *map(_retained, evidence.other_retained)]
     if evidence.views:
         share = evidence.share
         if not isinstance(share, Undefined):
@@ -145,7 +156,11 @@ def _damaged(evidence: Evidence, name: str, about: str) -> list[str]:
 def _undetermined(evidence: Evidence, name: str, about: str) -> list[str]:
     missing = "; ".join(evidence.missing)
     found = [f"{about}, nothing is shown about {name} that would settle it. What is missing: {missing}."]
-    return [*found, *_remaining(evidence), _retained(evidence.retained)]
+    return [*found, *_remaining(evidence), *_retained_all(evidence)]
+
+
+def _retained_all(evidence: Evidence) -> list[str]:
+    return [_retained(part) for part in (evidence.retained, *evidence.other_retained)]
 
 
 def _harm(retained: RetainedEvidence) -> str:
@@ -154,14 +169,17 @@ def _harm(retained: RetainedEvidence) -> str:
         texts.append(f"retained accuracy {_moved(retained.change, 'points')}{_levels(retained)}")
     if "loss" in retained.harmed_by:
         texts.append(
-            f"the loss a token on retained text {_moved(retained.change, 'nats')}{_levels(retained)}"
+            f"the loss a token on {retained.name or words_of(retained).rest} "
+            f"{_moved(retained.change, 'nats')}{_levels(retained)}"
         )
     if "calibration" in retained.harmed_by and retained.calibration is not None:
         texts.append(f"its calibration error {_moved(retained.calibration.change, '')}")
     if not isinstance(retained.retraining, Undefined):
-        scale = 100 if retained.measure == "accuracy" else 1
-        unit = "points" if retained.measure == "accuracy" else "nats"
-        texts.append(f"retraining itself changed it by {retained.retraining * scale:+.1f} {unit}")
+        texts.append(
+            f"retraining itself changed it by {retained.retraining * 100:+.1f} points"
+            if retained.measure == "accuracy"
+            else f"retraining itself changed it by {retained.retraining:+.3f} nats"
+        )
     return "; ".join(texts)
 
 
@@ -196,7 +214,7 @@ def _retained(retained: RetainedEvidence) -> str:
             else ""
         )
     else:
-        text = f"the loss a token on retained text changed by {change.value:+.3f} nats"
+        text = f"the loss a token changed by {change.value:+.3f} nats"
         ends = (
             f" [{change.lower:+.3f}, {change.upper:+.3f}]"
             if isinstance(change.lower, float) and isinstance(change.upper, float)
@@ -207,16 +225,21 @@ def _retained(retained: RetainedEvidence) -> str:
         "unsettled": "whether the rest is unharmed is not settled",
         "damaged": "the rest is damaged",
     }[retained.harm]
-    return f"On {retained.rows} retained rows {text}{ends}: {meaning}."
+    words = words_of(retained)
+    where = f"{retained.rows} {words.row}{'s' if retained.rows != 1 else ''}"
+    if retained.measure == "loss":
+        where += f" of {retained.name or words.rest}"
+    return f"On {where} {text}{ends}: {meaning}."
 
 
 def _remaining(evidence: Evidence) -> list[str]:
     """The distance that remains, as a multiple of what two retrainings differ by, and the memory left."""
     texts = []
+    where = words_of(evidence).where
     for view in evidence.views:
         if isinstance(view.distance.value, Undefined):
             continue
-        text = f"{_number(view.distance.value)} on {_WHERE[view.view]}"
+        text = f"{_number(view.distance.value)} on {where[view.view]}"
         if isinstance(view.spread, float) and view.spread > 0:
             text += f", {view.distance.value / view.spread:.1f} times what two retrainings differ by"
         if isinstance(view.memory.value, float):
@@ -232,15 +255,18 @@ def _not_equivalent(evidence: Evidence) -> list[str]:
 
 
 def _beside(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
+    words = words_of(evidence)
     if evidence.away:
-        where = _listed([_WHERE[view] for view in evidence.away])
+        where = _everywhere(evidence, evidence.away)
         yield (
-            f"It moved away from retraining on {where}: the distance is shown to be larger than the full "
-            "model's."
+            f"It moved away from retraining on {where}: the distance is shown to be larger than that of "
+            f"{words.full}."
         )
     if evidence.overshoot:
-        where = _listed([_WHERE[view] for view in evidence.overshoot])
-        yield f"On {where} it goes further from the full model than retraining does (overshoot)."
+        where = _everywhere(evidence, evidence.overshoot)
+        yield f"On {where} it goes further from {words.full} than retraining does (overshoot)."
+    if verdict in ("equivalent", "closer") and "G" not in [view.view for view in evidence.views]:
+        yield f"This rests on {words.where['F']} alone: no {words.where['G'].removeprefix('the ')} was given."
     if verdict != "damaged" and evidence.views:
         if evidence.seeds["unlearned"] == 1:
             yield "One training run of the unlearned model: how another would come out is not known."
@@ -248,11 +274,18 @@ def _beside(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
             yield "Against one retraining: how another retraining would come out is not known."
 
 
+def _everywhere(evidence: Evidence, views: Sequence[View]) -> str:
+    """The views' rows in words, with `and` between them."""
+    words = words_of(evidence)
+    return _listed([words.where[view] for view in views])
+
+
 def _each(evidence: Evidence, text: object) -> str:
     """`a on the deleted rows and b on the unseen rows`; views with an empty text are left out."""
     assert callable(text)
+    where = words_of(evidence).where
     found = [(text(view), view) for view in evidence.views]
-    return _listed([f"{words} on {_WHERE[view.view]}" for words, view in found if words])
+    return _listed([f"{words} on {where[view.view]}" for words, view in found if words])
 
 
 def _at_most(bounded: Bounded, style: object) -> str:
