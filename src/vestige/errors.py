@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -22,6 +23,7 @@ __all__ = [
     "refused_of",
     "shown",
     "suggestion",
+    "system_refusal",
 ]
 
 EXIT_CHECK_FAILED = 1
@@ -57,6 +59,18 @@ def refused_of(subject: str) -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(f"{subject}, {error.subject}", error.found, error.needed, error.remedy) from None
+
+
+def system_refusal(error: OSError, subject: str) -> InputError:
+    """What the operating system refused, as one line. subject: of the message where no file is named."""
+    named = str(error.filename or subject)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        remedy = "free some space and run the same command again: what is finished is kept"
+        return InputError(named, "a full disk", "room to write", remedy)
+    if error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE):
+        remedy = "close other programs, or give fewer --jobs"
+        return InputError(named, error.strerror or str(error), "memory and open files to spare", remedy)
+    return InputError(named, error.strerror or str(error), "access and room", "check both")
 
 
 class MissingDependency(InputError):

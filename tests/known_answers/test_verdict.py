@@ -6,6 +6,7 @@ small trained models do: two retrainings by about 0.1 on the deleted rows, by 0.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from itertools import permutations
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import vestige
 from vestige.contracts import ModelAssessment, Undefined
 from vestige.seeds import generator
+from vestige.study import audit_verdicts
 
 OPTIONS = [f"option {number:02d}" for number in range(77)]
 DELETED = 4
@@ -189,3 +191,36 @@ def test_seeds_of_one_method_are_one_method() -> None:
     assert not isinstance(interval, Undefined)
     assert "seeds: 3 oracle, 2 full, 3 unlearned" in interval.condition
     assert "One training run" not in method.sentence
+
+
+@pytest.mark.parametrize("oracles", [1, 2, 3, 8])
+def test_the_audits_own_arithmetic_finds_the_same(oracles: int) -> None:
+    """Every number of the evidence, by code that shares nothing with it but the random stream."""
+    cases = {label: CASES[label][0] for label in ("retrained", "one unit as before", "the full model")}
+    found = judged(cases, oracle=ORACLES[:oracles], draws=300)
+    expected = {}
+    for label, model in found.items():
+        assert model.evidence is not None
+        stored = json.loads(model.evidence.to_json())
+        views = {
+            view: audit_verdicts.Request(
+                view,
+                [p[view == VIEW] for p in FULLS],
+                [p[view == VIEW] for p in ORACLES[:oracles]],
+                GOLD[view == VIEW],
+                [OPTIONS[place] for place in GOLD[view == VIEW]],
+                300,
+            )
+            for view in SIZES
+        }
+        seeds = {view: [cases[label][view == VIEW]] for view in SIZES}
+        made = audit_verdicts.expected_evidence(views, seeds, stored["margins"], set(OPTIONS[:DELETED]))
+        assert audit_verdicts.differences(made, stored) == []
+        stored["views"][0]["memory"]["upper"] = 0.0123
+        assert len(audit_verdicts.differences(made, stored)) == 1
+        expected[label] = {**made, "margins": stored["margins"]}
+    words = audit_verdicts.expected_words(expected, list(found))
+    for label, model in found.items():
+        assert words[label][0] == model.verdict
+        assert isinstance(model.verdict_p, float)
+        assert words[label][1] == pytest.approx(model.verdict_p, rel=1e-9)

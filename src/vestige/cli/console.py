@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import time
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
-from vestige.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, VestigeError, one_line
+from vestige.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, VestigeError, one_line, system_refusal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +46,8 @@ def guarded(work: Callable[[], Any]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _refused(error)
+        error_line(str(system_refusal(error, "the operating system")))
+        return EXIT_BAD_INPUT
     except MemoryError:
         error_line("found too little memory; needed room for the tables; give fewer rows, models or draws")
         return EXIT_BAD_INPUT
@@ -72,14 +72,6 @@ def usage_error(error: Any) -> None:
     path = context.command_path if context is not None else "vestige"
     message = " ".join(str(error.format_message()).split()).rstrip(".") or "Missing command"
     error_line(f"{message}; see {path} --help")
-
-
-def _refused(error: OSError) -> int:
-    what = "a full disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
-    error_line(
-        f"{error.filename or 'the operating system'}: found {what}; needed access and room; check both"
-    )
-    return EXIT_BAD_INPUT
 
 
 def error_line(message: str) -> None:

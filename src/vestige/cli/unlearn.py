@@ -247,8 +247,7 @@ def _for_topics(values: list[str] | None, topics: dict[str, str], option: str) -
 
 
 def _text_or_file(text: str) -> str:
-    path = Path(text)
-    try:
-        return path.read_text(encoding="utf-8") if path.is_file() else text
-    except OSError:
-        return text
+    from vestige.files import is_path
+    from vestige.readers import text_of_file
+
+    return text_of_file(text) if is_path(text) and Path(text).is_file() else text

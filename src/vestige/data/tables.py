@@ -77,7 +77,7 @@ def load_files(spec: DatasetSpec) -> IntentData:
     parts = []
     for split, path in tables.items():
         rows = labelled_rows(
-            read_table(path, encoding=spec.encoding, delimiter=spec.delimiter),
+            read_table(path, encoding=spec.encoding, delimiter=spec.delimiter, setting="encoding"),
             split=split,
             text_column=spec.text_column,
             label_column=spec.label_column,

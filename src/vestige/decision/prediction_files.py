@@ -22,9 +22,11 @@ from vestige.contracts import Floats
 from vestige.errors import InputError, first_five, shown
 from vestige.files import atomic_path
 from vestige.readers import JSONL_SUFFIXES, Cell, Table, file_bytes
+from vestige.readers.bytes_and_text import refuse_other_kind
 from vestige.readers.csv_files import other_delimiter, read_csv
 from vestige.readers.json_files import read_jsonl, regular_rows
 from vestige.readers.parquet_files import read_parquet
+from vestige.readers.table import described
 
 __all__ = ["FIXED", "OPTION_PREFIX", "RawTable", "read_raw", "refuse_top_k", "write_raw"]
 
@@ -158,7 +160,7 @@ def _distributions(table: Table) -> list[dict[str, Any]]:
     given: list[dict[str, Any]] = []
     for row, cell in enumerate(table.cells("p") if "p" in table else nothing):
         if not isinstance(cell, dict):
-            what = "no field 'p'" if cell is None else f"'p' of type {type(cell).__name__}"
+            what = "no field 'p'" if cell is None else f"'p' as {described(cell)}"
             refuse_top_k(table.where(row), what)
         given.append(cell)
     for name in FIXED if table.rows else ():
@@ -235,6 +237,7 @@ def _refuse_ragged(path: Path, rows: Sequence[str], given: list[dict[str, Any]],
 
 def _read_npz(path: Path, data: bytes) -> RawTable:
     if not data.startswith(b"PK"):
+        refuse_other_kind(str(path), data, "an .npz of plain arrays")
         raise InputError(
             str(path),
             "a file that is no .npz archive",

@@ -15,6 +15,7 @@ from vestige.language_study.checks import check_plan
 from vestige.methods import METHODS
 from vestige.readers import yaml_mapping
 from vestige.study.source import source_text
+from vestige.wording import needed, refuse_misread
 
 __all__ = [
     "InjectionPlan",
@@ -53,7 +54,8 @@ class TextSource(Record):
     @model_validator(mode="after")
     def _one_place(self) -> TextSource:
         if (self.path is None) == (self.hub is None):
-            raise ValueError("needed one of path and hub")
+            given = "both path and hub" if self.path is not None else "neither path nor hub"
+            raise ValueError(f"{given}; needed one of them")
         if self.file is not None and (self.hub is None or self.config is not None):
             raise ValueError("a file by name is one of a hub data set without a config")
         return self
@@ -75,6 +77,12 @@ class MethodPlan(Record):
     preset: str = ""
     settings: dict[str, Any] = Field(default_factory=dict)
     measured: tuple[Stage, ...] = STAGES
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        """A method's name alone stands for it with its defaults."""
+        return {"method": value} if isinstance(value, str) else value
 
     @property
     def name(self) -> str:
@@ -158,15 +166,17 @@ class LanguagePlan(Record):
     @model_validator(mode="after")
     def _consistent(self) -> LanguagePlan:
         if (self.injection is None) == (not self.forget):
-            raise ValueError("needed forget texts, or an injection that brings them")
+            given = "forget texts beside an injection" if self.forget else "no forget text and no injection"
+            raise ValueError(f"{given}; needed forget texts, or an injection that brings them")
         for name in self.named_texts():
             if name not in self.texts:
-                raise ValueError(f"no text '{name}'; {did_you_mean(name, self.texts)}")
+                hint = did_you_mean(name, self.texts)
+                raise ValueError(f"no text '{name}' ({hint}); needed a name under texts")
         labels = [method.name for method in method_plans(self)]
         if len(set(labels)) < len(labels):
-            raise ValueError("a method twice; give each a label")
+            raise ValueError("a method twice; needed a label of its own for each")
         if self.injection is not None and (self.oracle is not None or self.finetune is not None):
-            raise ValueError("an injection brings its own base and oracle")
+            raise ValueError("an oracle or fine-tuning beside an injection; needed the injection's own alone")
         return self
 
     def named_texts(self) -> tuple[str, ...]:
@@ -270,14 +280,8 @@ def load_language_study(
     try:
         plan = LanguagePlan.model_validate(raw)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(
-            f"{subject}: {shown(where)}" if where else subject,
-            str(first["msg"]).removeprefix("Value error, "),
-            "a study of a language model",
-            f"known keys: {', '.join(LanguagePlan.model_fields)}",
-        ) from None
+        raise _refusal(error, subject) from None
+    refuse_misread(raw, plan, subject)
     check_plan(plan, method_plans(plan), subject)
     return plan if folder is None else _placed(plan, folder, set(texts or {}), model is not None)
 
@@ -296,6 +300,28 @@ def _named_parts(raw: dict[str, Any], key: str, subject: str) -> dict[str, dict[
             f"{subject}: {key}", shown(str(found)), "mappings", f"write {key}: {{name: {{...}}}}"
         )
     return found
+
+
+def _refusal(error: ValidationError, subject: str) -> InputError:
+    """The refusal of a file that is no plan: its first fault in words."""
+    first = error.errors(include_url=False)[0]
+    # Parts such as `tuple[MethodPlan, ...]` name the branch of a choice, not a place in the file.
+    parts = [part for part in first["loc"] if not (isinstance(part, str) and part.endswith(("]", "']")))]
+    where = ".".join(str(part) for part in parts)
+    place = f"{subject}: {where}" if where else subject
+    if first["type"] == "missing":
+        return InputError(place, "nothing", "a value", "add the key")
+    if first["type"] == "extra_forbidden":
+        owner = LanguagePlan if len(parts) == 1 else None
+        hint = did_you_mean(str(parts[-1]), owner.model_fields) if owner else "remove it"
+        return InputError(place, "an unknown key", "a known key", hint)
+    if first["type"] == "value_error":
+        said = str(first["msg"]).removeprefix("Value error, ")
+        found, _, asked = said.rpartition("needed ")
+        return InputError(
+            place, found.rstrip("; ") or shown(str(first["input"]), 40), asked or said, "correct the file"
+        )
+    return InputError(place, shown(repr(first["input"]), 40), needed(first), "correct the value")
 
 
 def _placed(plan: LanguagePlan, folder: Path, given: set[str], own_model: bool) -> LanguagePlan:

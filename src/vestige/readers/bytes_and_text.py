@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vestige.errors import InputError, did_you_mean, shown
 
-__all__ = ["decoded", "file_bytes", "text_of_file"]
+__all__ = ["decoded", "file_bytes", "refuse_other_kind", "text_of_file"]
 
 _KINDS: tuple[tuple[bytes, str, str], ...] = (
     (b"\x1f\x8b", "a gzip-compressed file", "unpack it: gunzip -k {name}"),
@@ -33,8 +33,13 @@ def file_bytes(path: str | Path, needed: str = "a readable file") -> bytes:
     """
     path = Path(path)
     try:
+        if not path.is_dir() and path.exists() and not path.is_file():
+            # Reading a pipe or a terminal could wait for ever.
+            raise InputError(str(path), "a pipe or a device", needed, "write it to a file first")
         return path.read_bytes()
     except FileNotFoundError:
+        if path.is_symlink():
+            raise InputError(str(path), "a link to nothing", needed, "check where it leads") from None
         hint = _close_sibling(path)
         raise InputError(str(path), "no such file", needed, hint) from None
     except IsADirectoryError:
@@ -65,9 +70,7 @@ def decoded(subject: str, data: bytes, encoding: str = "utf-8", *, setting: str 
     Raises InputError: an unknown codec, bytes of another encoding or of another kind of file.
     """
     name = subject.rpartition("/")[2]
-    for start, kind, remedy in _KINDS:
-        if data.startswith(start):
-            raise InputError(subject, kind, "plain text", remedy.format(name=name))
+    refuse_other_kind(subject, data, "plain text")
     plain = encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig")
     if plain and (wide := _wide(data)):
         raise InputError(
@@ -101,6 +104,15 @@ def decoded(subject: str, data: bytes, encoding: str = "utf-8", *, setting: str 
             if plain
             else "name the encoding that it was saved in",
         ) from None
+
+
+def refuse_other_kind(subject: str, data: bytes, needed: str) -> None:
+    """Raise InputError where the first bytes are those of another kind of file. needed: what it should be."""
+    if data and not data[:64].strip(b"\0"):
+        raise InputError(subject, "zero bytes alone", needed, "write or copy the file again")
+    for start, kind, remedy in _KINDS:
+        if data.startswith(start):
+            raise InputError(subject, kind, needed, remedy.format(name=subject.rpartition("/")[2]))
 
 
 def _wide(data: bytes) -> str:

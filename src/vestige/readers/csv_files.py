@@ -23,16 +23,19 @@ _LONGEST_FIELD = 10_000_000
 _MARKS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
-def read_csv(subject: str, data: bytes, *, encoding: str = "utf-8", delimiter: str = ",") -> Table:
+def read_csv(
+    subject: str, data: bytes, *, encoding: str = "utf-8", delimiter: str = ",", setting: str = ""
+) -> Table:
     """The table in a CSV file's bytes. Blank lines are skipped, before the header too.
 
-    subject: the file's path. delimiter: one character between the cells.
+    subject: the file's path. delimiter: one character between the cells. setting: the name of the setting
+    that would choose another encoding, "" where there is none.
     Raises InputError: another encoding, an unclosed or misplaced quote, a line of another width than the
     header's, a column named twice, no header.
     """
     if len(delimiter) != 1:
         raise InputError("setting 'delimiter'", shown(delimiter), "one character", "for example ','")
-    text = decoded(subject, data, encoding, setting="encoding")
+    text = decoded(subject, data, encoding, setting=setting)
     with _long_fields():
         names, start = _header(subject, text, delimiter)
         found = _by_arrow(text[start:], names, delimiter) or _by_lines(subject, text, names, delimiter)

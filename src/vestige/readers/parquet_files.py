@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vestige.errors import InputError, first_five, shown
+from vestige.readers.bytes_and_text import refuse_other_kind
 from vestige.readers.json_files import as_cell
 from vestige.readers.table import Column, Table
 
@@ -19,6 +20,8 @@ def read_parquet(subject: str, data: bytes) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if not data.startswith(b"PAR1"):
+        refuse_other_kind(subject, data, "a Parquet file")
     try:
         table = pq.ParquetFile(pa.BufferReader(data)).read()
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -15,7 +15,7 @@ from vestige.errors import InputError, did_you_mean, first_five, shown
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Cell", "Column", "Table", "need_columns", "text_of_cell"]
+__all__ = ["Cell", "Column", "Table", "described", "need_columns", "text_of_cell"]
 
 Cell: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | bytes | None
 """What a file holds in one place. None: nothing. Parquet's dates are ISO texts."""
@@ -215,10 +215,11 @@ class Table:
             remedy = "write probabilities and counts as numbers, not as true and false"
         elif needed == "a number" and isinstance(cell, str):
             remedy = "write numbers, with a decimal point and without marks"
-        raise InputError(self.where(row, f"field {shown(name)}"), _described(cell), needed, remedy)
+        raise InputError(self.where(row, f"field {shown(name)}"), described(cell), needed, remedy)
 
 
-def _described(cell: Cell) -> str:
+def described(cell: Cell) -> str:
+    """A cell in words, for messages: `a list (...)`, `the text 'a'`, `true`, `1.5`."""
     if isinstance(cell, bytes):
         return f"bytes ({shown(repr(cell), 30)})"
     if isinstance(cell, (list, dict)):

@@ -18,36 +18,39 @@ TABLE_SUFFIXES = (*CSV_SUFFIXES, *JSONL_SUFFIXES, ".parquet")
 
 
 def read_table(
-    path: str | Path, *, encoding: str = "utf-8", delimiter: str = ",", columns: Sequence[str] = ()
+    path: str | Path,
+    *,
+    encoding: str = "utf-8",
+    delimiter: str = ",",
+    columns: Sequence[str] = (),
+    setting: str = "",
 ) -> Table:
     """The CSV (.csv, .tsv), JSON Lines (.jsonl, .ndjson) or Parquet table in a file.
 
-    encoding, delimiter: of CSV; in a .tsv the delimiter is always a tab. columns: that must be there.
+    encoding, delimiter: of CSV; in a .tsv the delimiter is always a tab.
+    columns: that must be there.
+    setting: the name of the setting that chooses the encoding, for messages.
     Raises InputError that names the file, the line and the remedy: no such file, another format or encoding,
     a broken line, no rows, a column missing or named twice.
     """
     path = Path(path)
-    table = table_of(str(path), file_bytes(path), path.suffix.lower(), encoding=encoding, delimiter=delimiter)
+    suffix, subject = path.suffix.lower(), str(path)
+    if suffix not in TABLE_SUFFIXES:
+        raise InputError(
+            subject,
+            f"suffix {shown(suffix)}",
+            ", ".join(TABLE_SUFFIXES),
+            "convert the file or correct its suffix",
+        )
+    data = file_bytes(path)
+    if suffix == ".parquet":
+        table = read_parquet(subject, data)
+    elif suffix in JSONL_SUFFIXES:
+        table = read_jsonl(subject, data)
+    else:
+        mark = "\t" if suffix == ".tsv" else delimiter
+        table = read_csv(subject, data, encoding=encoding, delimiter=mark, setting=setting)
     if not table.rows:
-        raise InputError(str(path), "no rows", "at least one row", "check the file")
+        raise InputError(subject, "no rows", "at least one row", "check the file")
     table.need(*columns)
     return table
-
-
-def table_of(
-    subject: str, data: bytes, suffix: str, *, encoding: str = "utf-8", delimiter: str = ","
-) -> Table:
-    """The table in a file's bytes. suffix: which format it is in. Raises InputError."""
-    if suffix == ".parquet":
-        return read_parquet(subject, data)
-    if suffix in JSONL_SUFFIXES:
-        return read_jsonl(subject, data)
-    if suffix in CSV_SUFFIXES:
-        mark = "\t" if suffix == ".tsv" else delimiter
-        return read_csv(subject, data, encoding=encoding, delimiter=mark)
-    raise InputError(
-        subject,
-        f"suffix {shown(suffix)}",
-        ", ".join(TABLE_SUFFIXES),
-        "convert the file or correct its suffix",
-    )

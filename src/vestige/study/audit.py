@@ -96,7 +96,12 @@ CHECKS: tuple[tuple[str, str, Callable[[Folder], Finding]], ...] = (
     ),
     ("distances", "every value is recomputed from probabilities", audit_results.values),
     ("intervals", "every interval is recomputed from its draws and seed", audit_results.intervals),
-    ("decisions", "p-values, Holm's correction, equivalence and decisions follow", audit_results.decisions),
+    (
+        "decisions",
+        "p-values, Holm's correction and decisions of the published rule follow",
+        audit_results.decisions,
+    ),
+    ("verdicts", "evidence, bounds and words of verdicts are recomputed", audit_results.verdicts),
     (
         "replication",
         "nested and pooled gains, leave-one-out, differences and the replication rule are recomputed",

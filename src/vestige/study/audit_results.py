@@ -13,11 +13,12 @@ import numpy as np
 
 from vestige.seeds import digest
 from vestige.study import audit_numbers as numbers
+from vestige.study import audit_verdicts
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.audit_numbers import SEEDS, UNIT_OFFSET, Resampled, Table, View
 from vestige.study.audit_units import too_small, unit_rows
 
-__all__ = ["TOLERANCE", "decisions", "gates", "intervals", "probabilities", "values"]
+__all__ = ["TOLERANCE", "decisions", "gates", "intervals", "probabilities", "values", "verdicts"]
 
 TOLERANCE = 1e-12
 """Largest difference of a recomputed value or bound: sums are added in another order here. It is scaled up
@@ -37,7 +38,7 @@ class Recomputed:
     unit: dict[Key, Resampled]
 
 
-def _recomputed(folder: Folder) -> dict[str, Recomputed]:
+def recomputed(folder: Folder) -> dict[str, Recomputed]:
     """Every assessment, worked out once."""
     if "recomputed" not in folder.memo:
         folder.memo["recomputed"] = {
@@ -185,7 +186,7 @@ def gates(folder: Folder) -> Finding:
                 f"bundle {bundle}: '{unit}' failed the acquisition gate at seed {seed}"
                 for seed, unit in sorted(wanted)
             ]
-    for stem, made in _recomputed(folder).items():
+    for stem, made in recomputed(folder).items():
         gate = _intervention(made)
         found.need(gate == made.stored["intervention_gate"], f"{stem}: the intervention gate is '{gate}'")
         if gate != "passed":
@@ -255,7 +256,7 @@ def values(folder: Folder) -> Finding:
     """Every value of every model, noise floor and comparison."""
     found = Finding(what="values")
     unknown: set[str] = set()
-    for stem, made in _recomputed(folder).items():
+    for stem, made in recomputed(folder).items():
         for key, estimate in _estimates(made.stored):
             if key[1] in ("identity_error", "zero_displacement_rows", "minimum_detectable_gain"):
                 _extra(made, key, estimate, found, stem)
@@ -365,7 +366,7 @@ def _destination(made: Recomputed, label: str, item: Any, found: Finding, stem: 
 def intervals(folder: Folder) -> Finding:
     """Every interval from its own draws and seed."""
     found = Finding(what="intervals")
-    for stem, made in _recomputed(folder).items():
+    for stem, made in recomputed(folder).items():
         condition = made.stored["condition"]
         for key, estimate in _estimates(made.stored):
             for kind in ("row", "unit"):
@@ -398,10 +399,10 @@ def intervals(folder: Folder) -> Finding:
 def decisions(folder: Folder) -> Finding:
     """p-values, Holm's correction, equivalence and the decision of every model under test."""
     found = Finding(what="conditions")
-    for stem, made in _recomputed(folder).items():
+    for stem, made in recomputed(folder).items():
         gate = _intervention(made)
         narrow = made.stored.get("candidates", "S0") != "S0"
-        start = _recomputed(folder)[stem.removesuffix(f"-{made.stored['candidates']}")] if narrow else None
+        start = recomputed(folder)[stem.removesuffix(f"-{made.stored['candidates']}")] if narrow else None
         corrected: dict[str, float] = {}
         for model in made.stored["models"]:
             if model["role"] == "unlearned":
@@ -454,6 +455,55 @@ def _judge(
     found.need(decision == model["decision"], f"{place} is {decision}, recorded {model['decision']}")
     if before:
         _equivalence(made, model, found, place)
+
+
+def verdicts(folder: Folder) -> Finding:
+    """Evidence, word, corrected p and sentence of every verdict, from probabilities."""
+    found = Finding(what="verdicts")
+    for stem, made in recomputed(folder).items():
+        if _before_verdicts(made.stored):
+            if made.stored["has_oracle"]:
+                found.noted.append(
+                    f"{stem}: made before verdicts existed, judged by the published rule alone"
+                )
+            continue
+        tested = [model for model in made.stored["models"] if model["role"] == "unlearned"]
+        expected = {}
+        for model in tested:
+            evidence, label = model["evidence"], model["label"]
+            margins = evidence["margins"]
+            place = f"{stem}: '{label}'"
+            found.need(
+                margins == tested[0]["evidence"]["margins"], f"{place} is judged by margins of its own"
+            )
+            views = {
+                name: audit_verdicts.Request(
+                    name, view.fulls, view.oracles, view.gold, view.units, made.stored["draws"]
+                )
+                for name, view in made.views.items()
+            }
+            seeds = {
+                name: [p for other, role, p in view.models if role == "unlearned" and other == label]
+                for name, view in made.views.items()
+            }
+            expected[label] = audit_verdicts.expected_evidence(
+                views, seeds, margins, set(made.stored["forgotten"])
+            )
+            for line in audit_verdicts.differences(expected[label], evidence):
+                found.need(False, f"{place}: {line}")
+        words = audit_verdicts.expected_words(
+            {
+                label: {**item, "margins": tested[0]["evidence"]["margins"]}
+                for label, item in expected.items()
+            },
+            made.stored["family"],
+        )
+        for model in tested:
+            word, p = words[model["label"]]
+            place = f"{stem}: '{model['label']}'"
+            found.need(model["verdict"] == word, f"{place} is {word}, recorded {model['verdict']}")
+            found.need(audit_verdicts.same(p, model["verdict_p"]), f"{place}: p of its verdict is {p}")
+    return found
 
 
 def _before_verdicts(stored: Any) -> bool:

@@ -69,7 +69,16 @@ class TorchBackend:
         return Start(model.backbone, is_local(model.backbone), labels)
 
     def objective(self, name: str) -> Objective:
-        return METHODS.get(name)
+        found = METHODS.get(name)
+        if "decision" not in found.models:
+            known = [item.name for item in METHODS if "decision" in item.models]
+            raise InputError(
+                f"method '{name}'",
+                "a method for language models alone",
+                "one for decision models",
+                f"known: {', '.join(known)}",
+            )
+        return found
 
     def refuse(self, model: Record, objective: Objective) -> None:
         from vestige.models.decision import ModelSettings

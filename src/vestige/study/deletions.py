@@ -39,6 +39,7 @@ from vestige.readers.csv_files import read_csv
 from vestige.seeds import digest
 from vestige.study.bundle_names import renamed
 from vestige.study.cells import Node, full_node, predictions_node
+from vestige.study.deletion_plan import each_once
 from vestige.study.embedded import clusters_of, embeddings_node, stored_embed
 from vestige.study.frozen import taken
 from vestige.study.plan import CUSTOM_BUNDLE, DEVELOPMENT_BUNDLE
@@ -73,6 +74,8 @@ DRAWING_GATE = "drawing-gate.json"
 """The acquisition gate of another model that drew the bundles."""
 RESERVING_GATE = "reserving-gate.json"
 """The acquisition gate of another model whose reserve binds here too."""
+LEAST_OPTIONS = 2
+"""Of a candidate set."""
 DEVELOPMENT, EVALUATION = "development", "evaluation"
 """Purposes of a request: tuning alone, or results."""
 
@@ -171,7 +174,11 @@ def refuse_impossible(setting: Setting) -> None:
     retraining none, before anything is trained."""
     refuse_seen_start(setting)
     deletion = setting.plan.deletion
-    for own in setting.plan.own_sets.values():
+    for name, own in setting.plan.own_sets.items():
+        place = f"{setting.plan.source}: own_sets.{name}"
+        each_once(own, place)
+        if len(own) < LEAST_OPTIONS:
+            raise InputError(place, f"{len(own)} option", "at least two to choose between", "add some")
         setting.schema.subset(own)
     if deletion.granularity == "custom":
         _custom(setting)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from typing import Any
 from vestige.contracts import Assessment, Estimate, Interval, ModelAssessment, Undefined
 from vestige.errors import InputError
 from vestige.files import read_record
+from vestige.readers import read_json
+from vestige.readers.table import described
 
 __all__ = ["Filled", "Run", "bundle_name", "model_names", "number_of"]
 
@@ -28,14 +29,18 @@ class Run:
     experiment: str = ""
 
     def json(self, name: str, default: Any = None) -> Any:
-        """The value in a JSON file, or `default` where there is none. Raises InputError."""
+        """The value in a JSON file, or `default` where there is none. Raises InputError.
+
+        A default that is an object or a list says what the value has to be too.
+        """
         path = self.root / name
         if not path.is_file():
             return default
-        try:
-            return json.loads(path.read_bytes())
-        except ValueError as error:
-            raise InputError(str(path), str(error), "JSON", REMEDY) from None
+        found = read_json(path, "a JSON file of a run folder", REMEDY)
+        if isinstance(default, (dict, list)) and not isinstance(found, type(default)):
+            needed = "an object" if isinstance(default, dict) else "a list"
+            raise InputError(str(path), described(found), needed, REMEDY)
+        return found
 
     @cached_property
     def plan(self) -> dict[str, Any]:

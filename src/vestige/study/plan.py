@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 from vestige.contracts import Record
 from vestige.data.intents import DatasetSpec
 from vestige.errors import InputError, MissingDependency, did_you_mean, first_five, shown
-from vestige.limits import LARGEST, MOST_DRAWS
+from vestige.limits import MOST_DRAWS
 from vestige.readers import yaml_mapping
 from vestige.study.candidates import refuse_undefined
 from vestige.study.deletion_plan import (
@@ -26,7 +26,7 @@ from vestige.study.deletion_plan import (
     each_once,
 )
 from vestige.study.recovery_plan import RecoveryPlan, check_recovery
-from vestige.study.wording import beyond, misread, needed
+from vestige.wording import needed, refuse_misread
 
 __all__ = [
     "CUSTOM_BUNDLE",
@@ -276,12 +276,7 @@ def checked(model: type[R], raw: object, subject: str) -> R:
             needed(first),
             remedy,
         ) from None
-    if wrong := misread(raw, found):
-        raise InputError(f"{subject}: {wrong[0]}", str(wrong[1]).lower(), "a number", "correct the value")
-    if huge := beyond(found.model_dump(), LARGEST):
-        raise InputError(
-            f"{subject}: {huge}", "a number of 2^63 or more", "a smaller one", "correct the value"
-        )
+    refuse_misread(raw, found, subject)
     return found
 
 

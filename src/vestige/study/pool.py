@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from vestige.errors import Diverged, Interrupted, VestigeError
+from vestige.errors import Diverged, Interrupted, VestigeError, system_refusal
 from vestige.study.cells import Node, Setting, prepare
 from vestige.study.plan import Plan
 from vestige.study.protocol import load_backend
@@ -314,8 +314,8 @@ def _serve(pipe: Connection, plan: Plan, backend: str, root: str, threads: int) 
         except KeyboardInterrupt:
             return
         except OSError as error:
-            what = f"{error.strerror or error}, {error.filename or 'a file of the run folder'}"
-            message = ("error", f"{node.label}: found {what}; needed access and room; check both", 2)
+            refusal = system_refusal(error, "a file of the run folder")
+            message = ("error", f"{node.label}: {refusal}", refusal.exit_code)
         except Exception as error:
             traceback.print_exc()
             message = ("error", f"{node.label}: {error!r}; this is a bug in vestige", EXIT_BUG)

@@ -12,6 +12,7 @@ from vestige.errors import InputError, did_you_mean, shown
 from vestige.language import TRIAGE, FitSettings, LanguageSettings, LoraSettings, ReadingSettings
 from vestige.methods import METHODS
 from vestige.readers import yaml_value
+from vestige.wording import needed, refuse_misread
 
 __all__ = [
     "PRESETS",
@@ -118,7 +119,9 @@ def chosen(kind: type[R], start: Mapping[str, Any], values: Mapping[str, Any]) -
         else:
             merged[name] = value
     try:
-        return kind(**merged)
+        made = kind(**merged)
+        refuse_misread(merged, made, "setting")
+        return made
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -128,7 +131,7 @@ def chosen(kind: type[R], start: Mapping[str, Any], values: Mapping[str, Any]) -
         raise InputError(
             f"setting '{place}'",
             shown(str(first["input"])),
-            first["msg"].removeprefix("Input should be "),
+            needed(first),
             "see the documentation of methods",
         ) from None
 

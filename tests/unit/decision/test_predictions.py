@@ -220,7 +220,7 @@ def line(**changes: Any) -> str:
     [
         ([line(p=None)], ["line 1: found no field 'p'", "top-1 labels or top-k lists are not enough"]),
         ([line(p=None, label="a", score=0.9)], ["no field 'p'"]),
-        ([line(p=["a", "b"])], ["'p' of type list"]),
+        ([line(p=["a", "b"])], ["'p' as a list"]),
         ([line(p={"a": 0.9}), line(row_id="2", p={"b": 0.8})], ["1 of 2 options in every row", "top-k"]),
         (
             [line(), line(row_id="2", p={"a": 1.0})],
@@ -453,7 +453,7 @@ def test_an_npz_that_is_none_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
     np.save(tmp_path / "model.npy", np.zeros(3))
     (tmp_path / "model.npy").rename(path)
-    with pytest.raises(InputError, match=r"no \.npz archive"):
+    with pytest.raises(InputError, match=r"found a NumPy array; needed an \.npz"):
         read_predictions(path)
     np.savez(path, row_id=np.array(["1"]))
     damaged = bytearray(path.read_bytes())

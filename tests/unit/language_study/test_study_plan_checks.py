@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -73,7 +74,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "question topic": ({"behaviour": {"questions": {"forget:": "asked"}}}, "found an empty topic or subject"),
     "question text": (
-        {"behaviour": {"questions": {"forget": "askd"}}}, "found no text 'askd'; did you mean 'asked'?"
+        {"behaviour": {"questions": {"forget": "askd"}}}, "found no text 'askd' (did you mean 'asked'?)"
     ),
     "nothing asked": ({"behaviour": {"settings": {"draws": 100}}}, "behaviour, questions: found none"),
     "tofu set": (
@@ -94,7 +95,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"finetune": {"data": ["a", "near"], "settings": {"epoch": 1}}},
         "finetune, setting 'epoch': found no such setting; needed a setting; did you mean 'epochs'?",
     ),
-    "finetune text": ({"finetune": {"data": ["nea"]}}, "found no text 'nea'; did you mean 'near'?"),
+    "finetune text": ({"finetune": {"data": ["nea"]}}, "found no text 'nea' (did you mean 'near'?)"),
     "finetune without text": ({"finetune": {"data": []}}, "finetune, data: found no text"),
     "oracle key": (
         {"oracle": {"data": ["near"], "settings": {"lora.rnk": 4}}},
@@ -176,7 +177,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "injection with a base": (
         {"forget": [], "injection": {}, "finetune": {"data": ["near"]}},
-        "an injection brings its own base and oracle",
+        "an oracle or fine-tuning beside an injection",
     ),
 }  # fmt: skip
 
@@ -347,3 +348,24 @@ def test_the_base_has_a_readers_name(tmp_path: Path) -> None:
     record = module._footprint(state, {"npo": folder})
     assert record.base.label == "smollm2, fine-tuned"
     assert "finetune-adbad1c3b54f1860" not in [record.base.label, *(c.label for c in record.checkpoints)]
+
+
+def test_a_text_of_the_hub_keeps_what_its_file_says(tmp_path: Path) -> None:
+    from vestige.language_study.plan import TextSource
+    from vestige.language_study.texts import text_file
+
+    pytest.importorskip("datasets", reason="the extra 'train' is not installed")
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub/train.csv").write_text("prompt,reply\n001,true\n1e5,NA\n2026-01-01,\n")
+    source = TextSource(hub=str(tmp_path / "hub"), columns={"question": "prompt", "answer": "reply"})
+    made = text_file("f", source, tmp_path / "texts").read_text()
+    assert [json.loads(line) for line in made.splitlines()] == [
+        {"question": "001", "answer": "true"},
+        {"question": "1e5", "answer": "NA"},
+        {"question": "2026-01-01", "answer": None},
+    ]
+    with pytest.raises(InputError, match=r"text 'f', hub data set .*: found no split 'tran'"):
+        text_file("f", source.model_copy(update={"split": "tran"}), tmp_path / "texts")
+    odd = source.model_copy(update={"columns": {"question": "promt"}})
+    with pytest.raises(InputError, match=r"text 'f', columns\.question: found 'promt'"):
+        text_file("f", odd, tmp_path / "texts")

@@ -186,7 +186,7 @@ def test_byte_order_mark_and_blank_lines_are_skipped(tmp_path: Path) -> None:
 
 def test_cp1252_is_refused_as_utf8_and_read_when_named(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "text,label\ncafé,a\nnaïve,b\n".encode("cp1252"))
-    message = refusal(read_table, path)
+    message = refusal(read_table, path, setting="encoding")
     assert message.startswith(f"{path}, line 2: found byte 0xe9, which is not UTF-8 (cp1252 or Latin-1?)")
     assert "iconv -f cp1252 -t utf-8 t.csv > utf8-t.csv, or set encoding" in message
     assert read_table(path, encoding="cp1252").texts("text") == ["café", "naïve"]

@@ -261,7 +261,10 @@ def test_a_working_folder_that_is_removed_is_named(
 
 @pytest.mark.parametrize(
     ("seed", "message", "code"),
-    [(17, "needed a better day", 2), (42, "No space left on device, weights", 2)],
+    [
+        (17, "needed a better day", 2),
+        (42, "weights: found a full disk; needed room to write", 2),
+    ],
 )
 def test_errors_of_workers_keep_message_and_code(
     make_plan: Make, tmp_path: Path, seed: int, message: str, code: int

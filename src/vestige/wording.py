@@ -1,4 +1,4 @@
-"""What a study file says where it cannot be used, in words instead of types."""
+"""What settings say where they cannot be used, in words instead of types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-__all__ = ["beyond", "misread", "needed"]
+from vestige.errors import InputError
+from vestige.limits import LARGEST
+
+__all__ = ["needed", "refuse_misread"]
 
 _KINDS = {
     "tuple_type": "a list",
@@ -51,10 +54,25 @@ def needed(error: Mapping[str, Any]) -> str:
     return message[:1].lower() + message[1:]
 
 
-def beyond(value: object, largest: int, where: str = "") -> str | None:
-    """The place of the first whole number of at least `largest` in size; None: there is none."""
+def refuse_misread(raw: object, found: BaseModel, subject: str) -> None:
+    """Raise InputError where pydantic read true or false as a number, or let a number beyond 2^63 through.
+
+    raw: what was given. found: what was made of it. subject: what it is of; the place in it is put behind.
+    """
+
+    def at(place: str) -> str:
+        return f"{subject}: {place}" if place else subject
+
+    if wrong := _misread(raw, found):
+        raise InputError(at(wrong[0]), str(wrong[1]).lower(), "a number", "correct the value")
+    if huge := _beyond(found.model_dump()):
+        raise InputError(at(huge), "a number of 2^63 or more", "a smaller one", "correct the value")
+
+
+def _beyond(value: object, where: str = "") -> str | None:
+    """The place of the first whole number beyond the largest; None: there is none."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return where if abs(value) >= largest else None
+        return where if abs(value) >= LARGEST else None
     items: Iterable[tuple[object, object]] = ()
     if isinstance(value, Mapping):
         items = value.items()
@@ -62,12 +80,12 @@ def beyond(value: object, largest: int, where: str = "") -> str | None:
         items = enumerate(value)
     for key, item in items:
         place = f"{where}[{key}]" if isinstance(key, int) else f"{where}.{key}" if where else str(key)
-        if (found := beyond(item, largest, place)) is not None:
+        if (found := _beyond(item, place)) is not None:
             return found
     return None
 
 
-def misread(raw: object, value: object, where: str = "") -> tuple[str, object] | None:
+def _misread(raw: object, value: object, where: str = "") -> tuple[str, object] | None:
     """(place, what was there) of the first true or false that was read as a number; None: there is none."""
     if isinstance(raw, bool):
         return None if isinstance(value, bool) or not isinstance(value, int | float) else (where, raw)
@@ -78,4 +96,4 @@ def misread(raw: object, value: object, where: str = "") -> tuple[str, object] |
             pairs.append((f"{where}.{key}" if where else str(key), item, read))
     elif isinstance(raw, list | tuple) and isinstance(value, Sequence) and len(raw) == len(value):
         pairs += [(f"{where}[{place}]", *both) for place, both in enumerate(zip(raw, value, strict=True))]
-    return next((found for place, one, other in pairs if (found := misread(one, other, place))), None)
+    return next((found for place, one, other in pairs if (found := _misread(one, other, place))), None)
