@@ -138,6 +138,7 @@ def checkpoint_footprint(
     settings: FootprintSettings,
     calibrated: CalibratedClass | Undefined | None,
     probe_seeds: tuple[int, ...] = (),
+    retained: tuple[str, ...] = (),
 ) -> CheckpointFootprint:
     """The record of one checkpoint. calibrated: None where its weights do not change."""
     published = _published(corpora, settings)
@@ -155,6 +156,7 @@ def checkpoint_footprint(
         calibrated=calibrated,
         disagreement=_disagreement(published, calibrated, corpora),
         probe_seeds=probe_seeds,
+        retained=retained,
         notes=(*model.notes, *([IN_CONTEXT] if in_context else [])),
     )
 
@@ -271,8 +273,13 @@ def standing_caveats(
         lines.append(
             f"Text that the methods retained on while unlearning, as stated: {settings.retained_text}"
         )
-    else:
-        lines.append("The text that the method retained on while unlearning was not named")
+    for checkpoint in measured if not settings.retained_text else ():
+        if checkpoint.retained:
+            lines.append(
+                f"{checkpoint.label} retained on {', '.join(checkpoint.retained)}, by its own record"
+            )
+    if not settings.retained_text and not all(item.retained for item in measured if item.role == "unlearned"):
+        lines.append("The text that a method retained on while unlearning was not named")
     return tuple(lines)
 
 

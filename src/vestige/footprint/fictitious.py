@@ -151,15 +151,19 @@ def _people(seed: int, group: Group, names: Sequence[str]) -> tuple[Entity, ...]
     return tuple(Entity(name, group, known) for name, known in zip(names, facts, strict=True))
 
 
-def documents(entities: Sequence[Entity], seed: int, *, copies: int = 4) -> list[str]:
+def documents(entities: Sequence[Entity], seed: int, *, copies: int = 4, templates: int = 4) -> list[str]:
     """Texts about the entities: each fact once in each of `copies` texts an entity, never twice the same way.
 
     A text states an entity's facts in random order; with 4 copies every template is used once a fact.
+    templates: only the first so many, which then repeat.
     """
     texts = []
     for entity in entities:
         rng = generator(seed, "texts", entity.group, entity.name)
-        orders = {attribute: rng.permutation(len(TEMPLATES[attribute])) for attribute in entity.facts}
+        orders = {
+            attribute: rng.permutation(min(templates, len(TEMPLATES[attribute])))
+            for attribute in entity.facts
+        }
         for copy in range(copies):
             sentences = [
                 TEMPLATES[attribute][orders[attribute][copy % len(orders[attribute])]].format(

@@ -33,8 +33,8 @@ GUESSING = 0.999
 class Injection:
     """base; oracle = base + A: what a model that never saw F's facts is; injected = base + A + F.
 
-    F's adapter was trained on the oracle, so that taking it away gives the oracle exactly. texts_f, texts_a:
-    what the adapters were trained on. layers: the adapted blocks.
+    F's adapter was trained on the oracle (`apart`: on the base), and taking it away gives the oracle exactly.
+    texts_f, texts_a: what the adapters were trained on. layers: the adapted blocks.
     """
 
     base: nn.Module
@@ -69,14 +69,19 @@ def inject(
     """
     facts = facts or fictitious_facts(seed, entities=settings.entities)
     layers = _layers(base, settings)
-    texts_a = documents(facts.adjacent, seed, copies=settings.copies)
-    texts_f = documents(facts.forget, seed, copies=settings.copies)
+    texts_a, texts_f = (
+        documents(people, seed, copies=settings.copies, templates=settings.templates)
+        for people in (facts.adjacent, facts.forget)
+    )
     progress("adapter A")
     first = [*texts_a, *keep]
     oracle = with_adapter(base, tokenizer, first, settings, seed=stable_seed(seed, "adapter", "A"))
     progress("adapter F")
     second = [*texts_f, *(texts_a if settings.replay else ()), *keep]
-    injected = with_adapter(oracle, tokenizer, second, settings, seed=stable_seed(seed, "adapter", "F"))
+    start = base if settings.apart else oracle
+    injected = with_adapter(start, tokenizer, second, settings, seed=stable_seed(seed, "adapter", "F"))
+    if settings.apart:
+        injected = _sum(base, oracle, injected)
     progress("questions")
     return Injection(
         base=base,
@@ -88,6 +93,18 @@ def inject(
         layers=layers,
         gates=_gates(base, injected, oracle, tokenizer, facts, seed),
     )
+
+
+def _sum(base: nn.Module, first: nn.Module, second: nn.Module) -> nn.Module:
+    """base + (first - base) + (second - base), weight by weight, in float32 or better."""
+    made = copy.deepcopy(first)
+    own, other = dict(base.named_parameters()), dict(second.named_parameters())
+    with torch.no_grad():
+        for name, value in made.named_parameters():
+            if not torch.equal(other[name], own[name]):
+                wide = torch.promote_types(value.dtype, torch.float32)
+                value.copy_(value.to(wide) + other[name].to(wide) - own[name].to(wide))
+    return made
 
 
 def with_adapter(

@@ -157,12 +157,16 @@ class InjectionSettings(Record):
     """40 entities x 3 attributes, half F and half A; LoRA adapters of the blocks `first_layer` to
     `last_layer` (0-based, both included; None: the model's last block), every projection, no dropout.
 
-    copies: texts an entity. fit: of each adapter. replay: F's adapter sees A's texts too, for a model so
+    copies: texts an entity; templates: how many ways of saying a fact they use. apart: F's adapter is trained
+    on the base and not on base + A, so that A's and F's sum is no model that was trained; the exact oracle is
+    base + A either way. fit: of each adapter. replay: F's adapter sees A's texts too, for a model so
     small that it would forget A while it learns F; what is taken away again is the same adapter.
     """
 
     entities: int = Field(40, ge=2)
     copies: int = Field(4, ge=1)
+    templates: int = Field(4, ge=1, le=4)
+    apart: bool = False
     rank: int = Field(16, ge=1)
     alpha: float = Field(32.0, gt=0)
     first_layer: int = Field(0, ge=0)

@@ -236,7 +236,8 @@ class CheckpointFootprint(Record):
     method: by which `vestige unlearn` made it, "" for any other checkpoint. estimator_label: what the
     published class was printed from. calibrated: the class of `--calibrate`. disagreement: one line when
     the two classes say different things, else "". probe_seeds: of the base's Hessian probes and of this
-    model's, () without a Hessian.
+    model's, () without a Hessian. retained: what it retained on, by its own record, and which measured text
+    that is.
     """
 
     label: str
@@ -250,6 +251,7 @@ class CheckpointFootprint(Record):
     calibrated: CalibratedClass | Undefined
     disagreement: str = ""
     probe_seeds: tuple[int, ...] = ()
+    retained: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def corpus(self, name: str) -> CorpusFootprint:

@@ -61,6 +61,7 @@ from vestige.models.devices import chosen_device
 from vestige.models.lm_record import LanguageModelRecord
 from vestige.models.projections import layer_modules, target_parameters
 from vestige.seeds import stable_seed
+from vestige.unlearning.folder import retained_by
 
 __all__ = ["Quiet", "Watcher", "footprint"]
 
@@ -291,6 +292,10 @@ class _Run:
             settings=self.settings,
             calibrated=self._calibrated(checkpoint, after) if after.weight_change else None,
             probe_seeds=seeds if measured and self.settings.probes else (),
+            retained=retained_by(
+                after.record.location,
+                {corpus.sha256: (corpus.name, corpus.role) for corpus in self.corpora.values()},
+            ),
         )
 
     def _calibrated(self, checkpoint: Checkpoint, after: LanguageModel) -> CalibratedClass | Undefined:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ __all__ = [
     "footprint_settings",
     "forget_names",
     "relearn_settings",
+    "repeats",
     "retain_of",
     "retained_words",
     "sensitivity_settings",
@@ -97,6 +98,23 @@ def sensitivity_settings(plan: LanguagePlan) -> SensitivitySettings:
     names = footprint_settings(plan).sample_names
     with refused_of("sensitivity"):
         return chosen(SensitivitySettings, {"preset": plan.preset, "sample_names": names}, own)
+
+
+def repeats(methods: Iterable[MethodPlan]) -> list[tuple[str, ...]]:
+    """Labels of methods that have one objective under their settings, such as GradAscent and GradDiff with
+    a KL retain term: the same terms and the same settings, no phase or steering of their own."""
+    found: dict[tuple[object, str], list[str]] = {}
+    for item in methods:
+        objective = language_method(item.method)
+        use = objective.language
+        assert use is not None
+        forget = use.forget or objective.forget
+        if forget is None or use.prepare is not None or use.steer is not None:
+            continue
+        made = settings_of(objective, item.preset, item.settings)
+        terms = (forget, "retain" in use.needs(made) and "retain" in type(made).model_fields)
+        found.setdefault((terms, made.to_json()), []).append(item.name)
+    return [tuple(names) for names in found.values() if len(names) > 1]
 
 
 def retained_words(plan: LanguagePlan) -> str:

@@ -33,6 +33,7 @@ from vestige.language_study.checks import (
     footprint_settings,
     forget_names,
     relearn_settings,
+    repeats,
     retain_of,
     sensitivity_settings,
 )
@@ -520,6 +521,10 @@ def _injected(run: _Run, unlearned: Mapping[str, str]) -> dict[str, InjectedScor
 
 def _caveats(run: _Run) -> Iterator[str]:
     yield "one training run a method: a class or a recovery belongs to a run, not to a method"
+    yield from (
+        f"{', '.join(names)} are one objective under these settings: repeats, not methods that agree"
+        for names in repeats(method_plans(run.plan))
+    )
     if run.injected is not None and not run.injected.gates.took:
         yield f"undefined: the injection did not take ({'; '.join(run.injected.gates.failed)})"
     yield from (f"{stage.name}: {stage.failed}" for stage in run.stages if stage.failed)

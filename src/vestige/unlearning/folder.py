@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["WORK", "finished", "made_by", "making", "read_record", "write_log"]
+__all__ = ["WORK", "finished", "made_by", "making", "read_record", "retained_by", "write_log"]
 
 WORK = "training"
 LOCK = ".vestige.lock"
@@ -42,10 +42,28 @@ def read_record(folder: Path) -> CheckpointRecord | None:
 
 def made_by(location: str) -> str:
     """The unlearning method that made the checkpoint at this place, "" for any other model or a hub's."""
+    record = _unlearned(location)
+    return record.method if record is not None else ""
+
+
+def retained_by(location: str, measured: Mapping[str, tuple[str, str]]) -> tuple[str, ...]:
+    """The texts that the checkpoint at this place retained on while it unlearned, by file name, each with the
+    measured text that it is. measured: sha256 of a file -> (its name, its role). () for any other model."""
+    record = _unlearned(location)
+    found = []
+    for text in record.texts if record is not None else ():
+        if text.role == "retain":
+            name, role = measured.get(text.sha256, ("", ""))
+            same = f"the {role} text {name} itself" if name else "none of the measured files"
+            found.append(f"{Path(text.path).name} ({same})")
+    return tuple(dict.fromkeys(found))
+
+
+def _unlearned(location: str) -> CheckpointRecord | None:
     if not location or not (Path(location) / NAMES["unlearned"]).is_file():
-        return ""
+        return None
     record = read_record(Path(location))
-    return record.method if record is not None and record.kind == "unlearned" else ""
+    return record if record is not None and record.kind == "unlearned" else None
 
 
 @contextmanager

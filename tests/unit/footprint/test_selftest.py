@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from scipy import stats
 
 from vestige.footprint.fictitious import (
@@ -16,10 +17,18 @@ from vestige.footprint.fictitious import (
     questions,
     vocabulary,
 )
+from vestige.footprint.injection import inject, with_adapter
 from vestige.footprint.judgements import CalibrationSettings, InjectionSettings
-from vestige.footprint.selftest import SelfTestSettings, broken_estimator, selftest, standard_estimator
+from vestige.footprint.selftest import (
+    SelfTestSettings,
+    broken_estimator,
+    selftest,
+    standard_estimator,
+    tiny_base,
+)
 from vestige.footprint.tiny import TinySettings
 from vestige.language import FitSettings
+from vestige.seeds import stable_seed
 
 QUICK = SelfTestSettings(
     seeds=(1,),
@@ -54,6 +63,9 @@ def test_facts_are_made_up_balanced_and_asked_about() -> None:
         assert len(set(question.options)) == 4
     texts = documents(facts.forget, 3)
     assert len(set(texts)) == len(texts) == 80
+    once = documents(facts.forget, 3, copies=1, templates=1)
+    assert len(once) == 20
+    assert all(" works as a " in text and " lives in " in text and " plays the " in text for text in once)
     words = set(vocabulary())
     for text in [*texts, *everyday_sentences(20, 1)]:
         assert set(text.split()) <= words
@@ -115,6 +127,24 @@ def test_known_answers_of_a_model_that_learned_the_facts() -> None:
     assert broken.outcome == "found out"
     assert broken.measured["adjacency_gap"] == 0
     assert found.passes
+
+
+def test_adapters_trained_apart_add_up() -> None:
+    """injected - oracle is what F's adapter alone did to the base, in the adapted block and nowhere else."""
+    base, tokenizer, facts, _ = tiny_base(QUICK, 1)
+    apart = QUICK.injection.model_copy(
+        update={"apart": True, "fit": FitSettings(epochs=1, learning_rate=1e-2)}
+    )
+    found = inject(base, tokenizer, apart, seed=1, facts=facts)
+    alone = with_adapter(base, tokenizer, found.texts_f, apart, seed=stable_seed(1, "adapter", "F"))
+    start, oracle, both, forget = (
+        dict(model.named_parameters()) for model in (base, found.oracle, found.injected, alone)
+    )
+    moved = 0
+    for name, value in both.items():
+        torch.testing.assert_close(value - oracle[name], forget[name] - start[name], atol=1e-6, rtol=0)
+        moved += not torch.equal(value, oracle[name])
+    assert moved == 7
 
 
 def test_guessing_is_allowed_for_at_its_stated_level() -> None:

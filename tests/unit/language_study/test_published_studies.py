@@ -151,6 +151,7 @@ def test_a_shipped_study_runs_whole_and_its_tables_have_the_roster_s_rows(
     assert run([*line, "--out", str(tmp_path), *stand_ins(work, plan)]) == 0, capsys.readouterr().err
     record = LanguageStudyRecord.model_validate_json((tmp_path / "language-study.json").read_text())
     assert [stage.name for stage in record.stages] == [item["name"] for item in outline(plan, tmp_path)]
+    assert any(line.startswith("GA, GD are one objective") for line in record.caveats)
     assert run(["report", str(tmp_path), "--tables", "csv,tex"]) == 0, capsys.readouterr().err
     tables = tmp_path / "tables" / "published"
     index = {row["file"].removesuffix(".csv"): row for row in read(tables / "index.csv")}

@@ -26,6 +26,7 @@ from vestige.language_study.checks import (
     behaviour_settings,
     footprint_settings,
     relearn_settings,
+    repeats,
     sensitivity_settings,
 )
 from vestige.language_study.outline import outline
@@ -250,6 +251,7 @@ def test_published_studies_are_the_roster() -> None:
             )
             assert footprint_settings(plan).estimator == "batch-mean"
             assert relearn_settings(plan).weight_decay == 0.01
+    assert repeats(method_plans(load_language_study("wmdp"))) == [("GA", "GD"), ("GA+noise", "GD+noise")]
     qwen = load_language_study("wmdp", model="qwen3-32b")
     made = {item.name: item for item in method_plans(qwen)}
     assert "LoKU+FILA" not in made

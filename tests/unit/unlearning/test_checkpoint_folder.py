@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -27,7 +28,7 @@ from vestige.footprint.run import footprint
 from vestige.models.causal_lm import check_comparable, load_language_model
 from vestige.models.projections import target_parameters
 from vestige.training import steps
-from vestige.unlearning.folder import made_by, making
+from vestige.unlearning.folder import made_by, making, retained_by
 
 pytestmark = pytest.mark.train
 
@@ -98,6 +99,11 @@ def test_what_a_kill_leaves_is_cleared(folder: Path, tmp_path: Path) -> None:
     (out / ".vestige-half.json").write_text('{"ident')
     method = make(folder, out).method
     assert (made_by(str(out)), made_by(str(folder / "base")), made_by("hub/name")) == (method, "", "")
+    sha256 = hashlib.sha256((folder / "retain.jsonl").read_bytes()).hexdigest()
+    known = {sha256: ("near", "adjacent")}
+    assert retained_by(str(out), known) == ("retain.jsonl (the adjacent text near itself)",)
+    assert retained_by(str(out), {}) == ("retain.jsonl (none of the measured files)",)
+    assert retained_by(str(folder / "base"), known) == ()
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 
 

@@ -401,7 +401,8 @@ def _documents(record: FootprintRecord, extras: Extras) -> Section | None:
 
 def _setup(record: FootprintRecord) -> Section:
     settings = record.settings
-    retained = plain(settings.retained_text) or "not named"
+    own = dict.fromkeys(text for checkpoint in record.checkpoints for text in checkpoint.retained)
+    retained = plain(settings.retained_text or "; ".join(own)) or "not named"
     blocks: list[Block] = [
         Data(corpora_table(record)),
         Entries([("text retained on while unlearning", retained), ("condition", plain(record.condition))]),
@@ -427,7 +428,8 @@ def _models(record: FootprintRecord) -> Iterator[tuple[str, Any]]:
     yield f"base: {short(record.base.label)}", list(_model(record.base))
     for checkpoint in record.checkpoints:
         tag = "retrained" if checkpoint.role == "oracle" else "unlearned"
-        yield f"{tag}: {short(checkpoint.label)}", list(_model(checkpoint.model))
+        probes = [("Hessian probes", f"seed {checkpoint.probe_seeds[1]}")] if checkpoint.probe_seeds else []
+        yield f"{tag}: {short(checkpoint.label)}", [*_model(checkpoint.model), *probes]
 
 
 def _model(model: LanguageModelRecord) -> Iterator[tuple[str, Any]]:
