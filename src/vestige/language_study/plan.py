@@ -126,8 +126,8 @@ class LanguagePlan(Record):
     preset's of each. footprint, relearn: settings; null leaves it out. four_bit: stages that store models
     in 4 bits. licence, hazard: said before anything is fetched.
 
-    A study's file also has `models`: name -> what is other for that model, at least `model`; the first is
-    taken where none is named.
+    A study's file may also have `models`: name -> what is other for that model, at least `model`; its own
+    `model` then names one of them.
     """
 
     kind: Literal["language"]
@@ -246,7 +246,7 @@ def load_language_study(
     scale: str | None = None,
 ) -> LanguagePlan:
     """The plan of a file or shipped name. texts: name -> local file in place of the plan's source. model: a
-    name of the file's `models`, or any other model in place of the first. scale: "small" merges the file's
+    name of the file's `models`, or any other model. scale: "small" merges the file's
     `scales: {small: ...}`. Raises InputError."""
     found = language_source(source)
     if found is None:
@@ -259,8 +259,11 @@ def load_language_study(
     text, subject, folder = found
     raw = yaml_mapping(text, subject)
     models, scales = (_named_parts(raw, key, subject) for key in ("models", "scales"))
-    if models:
-        raw = _merged(raw, models[model if model in models else next(iter(models))])
+    named = raw.get("model") if model is None else model
+    if isinstance(named, str) and named in models:
+        raw = _merged(raw, models[named])
+    elif named is not None:
+        raw["model"] = named
     if scale is not None:
         if scale not in scales:
             raise InputError(
@@ -275,8 +278,6 @@ def load_language_study(
         own = known[name] if isinstance(known[name], dict) else {}
         known[name] = {"path": str(path), **{key: own[key] for key in ("start", "rows") if key in own}}
         raw["texts"] = known
-    if model is not None and model not in models:
-        raw["model"] = model
     try:
         plan = LanguagePlan.model_validate(raw)
     except ValidationError as error:
@@ -287,9 +288,11 @@ def load_language_study(
 
 
 def study_models(source: str | Path) -> tuple[str, ...]:
-    """The names of a study's `models`, the first being the one it takes by itself; () without any."""
+    """The names of a study's `models`, the one it takes by itself first; () without any."""
     found = language_source(source)
-    return () if found is None else tuple(_named_parts(yaml_mapping(found[0], found[1]), "models", found[1]))
+    raw = {} if found is None else yaml_mapping(found[0], found[1])
+    names = tuple(_named_parts(raw, "models", str(source)))
+    return tuple(sorted(names, key=lambda name: name != raw.get("model")))
 
 
 def _named_parts(raw: dict[str, Any], key: str, subject: str) -> dict[str, dict[str, Any]]:
