@@ -38,6 +38,7 @@ __all__ = [
     "ModelAssessment",
     "Objective",
     "PresetSettings",
+    "ProbeEvidence",
     "Record",
     "ReliabilityBin",
     "RetainedEvidence",
@@ -298,6 +299,18 @@ class UnitEvidence(Record):
     lower: float | Undefined
 
 
+class ProbeEvidence(Record):
+    """Memory when every model is asked in another way. name: for example "temperature 2" or "renaming".
+
+    memory: by view, as in `ViewEvidence`. holds: whether memory is shown to stay within its margin on
+    every view where retraining shows; False: it is shown to be above it on one; None: neither is shown.
+    """
+
+    name: str
+    memory: dict[str, Bounded]
+    holds: bool | None
+
+
 class Condition(Record):
     """One condition of equivalence. holds: None where it cannot be judged. text: what was found, in words."""
 
@@ -335,8 +348,8 @@ class Evidence(Record):
     """Views on which the full models already lie where retraining lies."""
     share: float | Undefined
     """Progress as a share of the ceiling, the smaller of the views."""
-    probes: dict[str, bool | Undefined] = Field(default_factory=dict)
-    """Probe -> whether what the verdict says of memory holds under it; empty: not asked."""
+    probes: tuple[ProbeEvidence, ...] = ()
+    """The same models asked in other ways; empty: not asked."""
 
     def view(self, name: View) -> ViewEvidence:
         """The evidence on F or G. Raises KeyError."""

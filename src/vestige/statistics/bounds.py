@@ -14,7 +14,7 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from vestige.contracts import Floats, Undefined
 
@@ -83,7 +83,7 @@ class SeedError:
         """t quantile times the standard error; NaN with fewer than two seeds. level: one-sided."""
         if self.seeds < 2:
             return math.nan
-        return float(stats.t.ppf(level, self.seeds - 1) * self.deviation)
+        return float(stdtrit(self.seeds - 1, level) * self.deviation)
 
 
 def dirichlet_weights(rows: int, *, draws: int, seed: int) -> Iterator[Floats]:
@@ -190,7 +190,7 @@ def joined_satterthwaite(
     def half(distance: float) -> float:
         variance = (distance / z) ** 2 + of_seeds
         freedom = variance**2 / sum(error.deviation**4 / (error.seeds - 1) for error in known)
-        return float(stats.t.ppf(level, freedom) * math.sqrt(variance))
+        return float(stdtrit(freedom, level) * math.sqrt(variance))
 
     return Bounds(estimate - half(estimate - rows.low), estimate + half(rows.high - estimate))
 
@@ -230,7 +230,7 @@ def unit_mean_bounds(unit_values: ArrayLike, *, level: float) -> Bounds | Undefi
     values = np.asarray(unit_values, dtype=np.float64)
     if len(values) < 2:
         return Undefined(undefined="an interval over units needs at least two, there is one")
-    half = stats.t.ppf(level, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
+    half = stdtrit(len(values) - 1, level) * values.std(ddof=1) / math.sqrt(len(values))
     return Bounds(float(values.mean() - half), float(values.mean() + half))
 
 

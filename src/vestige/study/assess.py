@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -23,7 +23,6 @@ from vestige.decision.predictions import Predictions, align
 from vestige.deletion.gates import intervention_gate
 from vestige.errors import InputError, first_five, shown
 from vestige.limits import MOST_DRAWS
-from vestige.metrics.accuracy import correct
 from vestige.metrics.noise import NoiseFloor
 from vestige.statistics.bootstrap import (
     DRAWS,
@@ -37,10 +36,7 @@ from vestige.statistics.multiplicity import holm
 from vestige.study.caveats import caveats
 from vestige.study.judge import DELETED_VIEWS, NO_ORACLE, VIEWS, WITHIN_NOISE, estimated, is_feasible, judge
 from vestige.study.measure import BOTH_VIEWS, Measured, ModelRows, Role, ViewRows, measure_both, measure_view
-from vestige.verdict.evidence import Retained, Side
-from vestige.verdict.quantities import view_table
-from vestige.verdict.rule import gather, say, with_levels
-from vestige.verdict.sentence import sentence
+from vestige.study.verdicts import TEMPERATURES, Group, add_verdicts
 
 __all__ = ["NO_ORACLE", "WITHIN_NOISE", "AssessSettings", "assess", "is_feasible"]
 
@@ -52,8 +48,9 @@ Compared = tuple[str, str, Sequence[Predictions]]
 class AssessSettings(Record):
     """How to assess. draws: B of every bootstrap. unit_kind: what a unit is ("class", "association", "row", a
     column's name). exceptions: gate exceptions to state, one sentence each. margins: what counts as small
-    in the verdict, set before results are seen. candidates: the candidate set; utility: under another set
-    than S0, by label, `delta_accuracy` and `delta_ece` under S0, which feasibility is always judged on.
+    in the verdict, set before results are seen. probes: further ways of asking that need no model.
+    candidates: the candidate set; utility: under another set than S0, by label, `delta_accuracy` and
+    `delta_ece` under S0, which feasibility is always judged on.
     """
 
     draws: int = Field(DRAWS, ge=1, le=MOST_DRAWS)
@@ -61,6 +58,7 @@ class AssessSettings(Record):
     exceptions: tuple[str, ...] = ()
     candidates: str = "S0"
     margins: Margins = Field(default_factory=Margins)
+    probes: tuple[Literal["temperature"], ...] = ()
     utility: dict[str, dict[str, float | Undefined]] = Field(default_factory=dict)
 
 
@@ -77,6 +75,7 @@ def assess(
     methods: Mapping[str, tuple[str, bool]] | None = None,
     family: Sequence[str] = (),
     provenance: Mapping[str, Any] | None = None,
+    probes: Mapping[str, Group] | None = None,
 ) -> Assessment:
     """Assess unlearned models against a full model and, where given, an oracle.
 
@@ -85,8 +84,9 @@ def assess(
     tables by label, one or one for each training seed. forgotten: names of the deleted options, none for
     custom deletions. condition: what every interval is conditional on. methods: label -> (method, whether it
     is a control). family: labels whose p-values Holm corrects together. provenance: hashes, counts and
-    settings; never texts. Raises InputError: tables that do not align, an empty view, a forgotten option
-    without rows, an unknown label.
+    settings; never texts. probes: name -> the same models on F and G, asked in another way (options under
+    other names, say). Raises InputError: tables that do not align, an empty view, a forgotten option without
+    rows, an unknown label.
     """
     settings = settings or AssessSettings()
     methods = methods or {}
@@ -122,7 +122,18 @@ def assess(
         )
         for place, (label, role, seeds) in enumerate(models)
     ]
-    judged = _with_verdicts(judged, fulls, oracles, tested, forgotten, family, settings)
+    judged = add_verdicts(
+        judged,
+        Group(fulls, oracles, tested),
+        forgotten=forgotten,
+        family=family,
+        margins=settings.margins,
+        draws=settings.draws,
+        unit_kind=settings.unit_kind,
+        counts={view: _count(fulls[0], view) for view in DELETED_VIEWS},
+        probes=probes or {},
+        temperatures=TEMPERATURES if "temperature" in settings.probes else (),
+    )
     assessment = Assessment(
         name=name,
         stage=stage,
@@ -167,77 +178,6 @@ def _labelled(tested: Mapping[str, Sequence[Predictions]]) -> list[Predictions]:
         for label, seeds in tested.items()
         for number, table in enumerate(seeds, start=1)
     ]
-
-
-def _with_verdicts(
-    judged: Sequence[ModelAssessment],
-    fulls: Sequence[Predictions],
-    oracles: Sequence[Predictions],
-    tested: Mapping[str, Sequence[Predictions]],
-    forgotten: Sequence[str],
-    family: Sequence[str],
-    settings: AssessSettings,
-) -> list[ModelAssessment]:
-    """The models with word, evidence and sentence added to those under test.
-
-    Models of a role are put in the order of their hashes, so that no number depends on how they were given.
-    """
-    first = fulls[0]
-    full_models, oracle_models = (sorted(group, key=lambda table: table.sha256) for group in (fulls, oracles))
-    deleted = [view for view in DELETED_VIEWS if len(first.of_view(view))]
-    sides = {}
-    for view in (*deleted, "R"):
-        sides[view] = Side(
-            view=view,
-            table=view_table(
-                fulls=[table.of_view(view).p for table in full_models],
-                oracles=[table.of_view(view).p for table in oracle_models],
-                unlearned={
-                    label: [table.of_view(view).p for table in seeds] for label, seeds in tested.items()
-                },
-                units=np.asarray(first.of_view(view).unit, dtype=np.str_),
-            ),
-            draws=settings.draws,
-        )
-    in_order = [*full_models, *oracle_models, *(table for seeds in tested.values() for table in seeds)]
-    rest = [table.of_view("R") for table in in_order]
-    retained = Retained(
-        side=sides["R"],
-        right=np.array([correct(table.p, table.gold_index) for table in rest]),
-        confidence=np.array([table.p.max(axis=1) for table in rest]),
-    )
-    gold = {view: [_gold_probability(table, view) for table in in_order] for view in deleted}
-    names = {option: option for option in forgotten}
-    evidences = {}
-    for label, places in sides["R"].table.models.unlearned.items():
-        made = gather([sides[view] for view in deleted], retained, places, settings.margins, names)
-        evidences[label] = with_levels(made, gold, sides["R"].table.models, places)
-    found = say(evidences, family)
-    counts = {view: _count(first, view) for view in deleted}
-    return [
-        model.model_copy(
-            update={
-                "verdict": found[model.label][0],
-                "evidence": found[model.label][1],
-                "verdict_p": found[model.label][2],
-                "sentence": sentence(
-                    found[model.label][0],
-                    found[model.label][1],
-                    label=model.label,
-                    counts=counts,
-                    unit_kind=settings.unit_kind,
-                ),
-            }
-        )
-        if model.label in found and model.role == "unlearned"
-        else model
-        for model in judged
-    ]
-
-
-def _gold_probability(table: Predictions, view: View) -> float:
-    here = table.of_view(view)
-    return float(here.p[np.arange(len(here)), here.gold_index].mean())
 
 
 def _checked(

@@ -10,6 +10,7 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from vestige.contracts import (
     Bounded,
@@ -17,6 +18,7 @@ from vestige.contracts import (
     Floats,
     Interval,
     Margins,
+    ProbeEvidence,
     RetainedEvidence,
     Undefined,
     UnitEvidence,
@@ -41,6 +43,7 @@ __all__ = [
     "BOUND_SEEDS",
     "Retained",
     "Side",
+    "probe_evidence",
     "retained_evidence",
     "unit_evidence",
     "view_evidence",
@@ -516,10 +519,8 @@ def _change(retained: Retained, places: Indices, fulls: Indices) -> Bounded:
         kind = "Newcombe's interval of a paired difference, averaged over pairs of models"
     else:
         # A loss has no upper end: t over documents, which the margins of language models are wide enough for.
-        from scipy import stats
-
         rows = numbers[places].mean(axis=0) - numbers[fulls].mean(axis=0)
-        half = stats.t.ppf(TWO_SIDED, len(rows) - 1) * rows.std(ddof=1) / math.sqrt(len(rows))
+        half = stdtrit(len(rows) - 1, TWO_SIDED) * rows.std(ddof=1) / math.sqrt(len(rows))
         ends = Bounds(value - half, value + half)
         kind = "t over documents"
     read = joined_satterthwaite(value, ends, list(errors.values()), level=TWO_SIDED)
@@ -673,6 +674,26 @@ def _unit_memory(part: Side, places: Indices, level: float) -> tuple[float | Und
     rows = worst_case_bounds(values, *support, draws=part.draws, seed=BOUND_SEEDS[part.view])[0]
     error = jackknife(lambda kept: totals.memory(places, oracles[kept]), len(oracles))
     return value, joined_satterthwaite(value, rows.bounds(level), [error], level=level).low
+
+
+def probe_evidence(name: str, sides: Sequence[Side], places: Indices, margins: Margins) -> ProbeEvidence:
+    """Memory on F and G when every model was asked in another way: see `ProbeEvidence`."""
+    memory: dict[str, Bounded] = {}
+    shown: list[bool | None] = []
+    for side in sides:
+        view = view_evidence(side, places, margins)
+        memory[side.view] = view.memory
+        if view.visible is False:
+            continue
+        upper, lower = view.memory.upper, view.memory.lower
+        if isinstance(upper, Undefined) or isinstance(lower, Undefined):
+            shown.append(None)
+        elif lower > margins.memory:
+            shown.append(False)
+        else:
+            shown.append(True if upper <= margins.memory else None)
+    holds = False if False in shown else True if shown and None not in shown else None
+    return ProbeEvidence(name=name, memory=memory, holds=holds)
 
 
 def worst_rows(side: Side, places: Indices) -> UnitEvidence | None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vestige.contracts import Floats
 from vestige.metrics.oracle import js2
 
-__all__ = ["Models", "ViewTable", "view_table"]
+__all__ = ["Models", "ViewTable", "at_temperature", "view_table"]
 
 Indices = NDArray[np.intp]
 
@@ -152,6 +152,12 @@ def view_table(
         units,
         Models(fulls=np.arange(k), oracles=np.arange(k, k + m), unlearned=places),
     )
+
+
+def at_temperature(p: Floats, temperature: float) -> Floats:
+    """Probabilities (N, C) as they would be at another softmax temperature: p^(1/T), renormalised. T > 0."""
+    powers = np.exp(np.log(np.maximum(p, np.finfo(np.float64).tiny)) / temperature)
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def _pair_mean(table: Floats) -> Floats:

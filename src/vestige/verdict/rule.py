@@ -24,6 +24,7 @@ from vestige.verdict.evidence import (
     LEAST_ORACLES,
     Retained,
     Side,
+    probe_evidence,
     retained_evidence,
     unit_evidence,
     view_evidence,
@@ -32,7 +33,7 @@ from vestige.verdict.evidence import (
 from vestige.verdict.quantities import Indices, Models
 from vestige.verdict.words import words_of
 
-__all__ = ["GAIN_LEVEL", "both_views_p", "gather", "judge_model", "say", "with_levels"]
+__all__ = ["GAIN_LEVEL", "both_views_p", "gather", "judge_model", "say", "with_levels", "with_probes"]
 
 GAIN_LEVEL = 0.025
 """A gain is confirmed where its one-sided p, corrected within the family, is at most this."""
@@ -100,6 +101,26 @@ def gather(
         ),
         nothing_to_undo=tuple(view.view for view in views if view.visible is False),
         share=_share(views),
+    )
+
+
+def with_probes(evidence: Evidence, probes: Mapping[str, Sequence[Side]], places: Indices) -> Evidence:
+    """The evidence with memory under each probe, and the condition that no probe shows more than the margin.
+
+    probes: name -> F and G of all models asked in that way, models in the same places. A model that lies
+    where retraining lies under one set of names only, or at one temperature only, does not lie there.
+    """
+    found = [probe_evidence(name, sides, places, evidence.margins) for name, sides in probes.items()]
+    if not found:
+        return evidence
+    failed = [probe.name for probe in found if probe.holds is False]
+    unsettled = [probe.name for probe in found if probe.holds is None]
+    text = f"memory under {len(found)} probe{'s' if len(found) > 1 else ''}: "
+    text += f"above the margin under {', '.join(failed)}" if failed else "under none shown above the margin"
+    text += f"; not settled under {', '.join(unsettled)}" if unsettled else ""
+    condition = Condition(name="probes", holds=not failed, text=text)
+    return evidence.model_copy(
+        update={"probes": tuple(found), "conditions": (*evidence.conditions, condition)}
     )
 
 

@@ -267,6 +267,7 @@ def _beside(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
         yield f"On {where} it goes further from {words.full} than retraining does (overshoot)."
     if verdict in ("equivalent", "closer") and "G" not in [view.view for view in evidence.views]:
         yield f"This rests on {words.where['F']} alone: no {words.where['G'].removeprefix('the ')} was given."
+    yield from _probes(evidence)
     if verdict != "damaged" and evidence.views:
         if evidence.seeds["unlearned"] == 1:
             yield "One training run of the unlearned model: how another would come out is not known."
@@ -278,6 +279,28 @@ def _everywhere(evidence: Evidence, views: Sequence[View]) -> str:
     """The views' rows in words, with `and` between them."""
     words = words_of(evidence)
     return _listed([words.where[view] for view in views])
+
+
+def _probes(evidence: Evidence) -> Iterator[str]:
+    """Whether what is said of memory holds when the models are asked in other ways."""
+    words = words_of(evidence)
+    kept = []
+    for probe in evidence.probes:
+        if probe.holds is False:
+            values = [
+                f"{_percent(bounded.value)} on {words.where[view]}"
+                for view, bounded in probe.memory.items()
+                if isinstance(bounded.value, float)
+            ]
+            kept.append(f"under {probe.name} it keeps {_listed(values)}")
+    if kept:
+        yield f"Asked in other ways it remembers more than the margin allows: {_listed(kept)}."
+    held = [probe.name for probe in evidence.probes if probe.holds is True]
+    if held:
+        yield f"That little of the full model is left holds under {_listed(held)}, too."
+    unsettled = [probe.name for probe in evidence.probes if probe.holds is None]
+    if unsettled:
+        yield f"Under {_listed(unsettled)} it is not settled."
 
 
 def _each(evidence: Evidence, text: object) -> str:
