@@ -307,7 +307,7 @@ class ProbeEvidence(Record):
     """
 
     name: str
-    memory: dict[str, Bounded]
+    memory: dict[View, Bounded]
     holds: bool | None
 
 

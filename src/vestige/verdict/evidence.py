@@ -678,7 +678,7 @@ def _unit_memory(part: Side, places: Indices, level: float) -> tuple[float | Und
 
 def probe_evidence(name: str, sides: Sequence[Side], places: Indices, margins: Margins) -> ProbeEvidence:
     """Memory on F and G when every model was asked in another way: see `ProbeEvidence`."""
-    memory: dict[str, Bounded] = {}
+    memory: dict[View, Bounded] = {}
     shown: list[bool | None] = []
     for side in sides:
         view = view_evidence(side, places, margins)
