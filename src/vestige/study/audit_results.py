@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -26,6 +28,8 @@ for a ratio by its denominator's mean, and for a square root by the root."""
 _Z = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
 UTILITY = ("delta_accuracy", "delta_ece")
 Key = tuple[str, str, str]
+Asked = dict[str, tuple[audit_verdicts.Request, audit_verdicts.Models]]
+"""F and G of all models asked in another way, and the tables of the model under test."""
 
 
 @dataclass
@@ -487,7 +491,11 @@ def verdicts(folder: Folder) -> Finding:
                 for name, view in made.views.items()
             }
             expected[label] = audit_verdicts.expected_evidence(
-                views, seeds, margins, set(made.stored["forgotten"])
+                views,
+                seeds,
+                margins,
+                set(made.stored["forgotten"]),
+                _asked(folder, made, label, views, seeds),
             )
             for line in audit_verdicts.differences(expected[label], evidence):
                 found.need(False, f"{place}: {line}")
@@ -503,6 +511,40 @@ def verdicts(folder: Folder) -> Finding:
             place = f"{stem}: '{model['label']}'"
             found.need(model["verdict"] == word, f"{place} is {word}, recorded {model['verdict']}")
             found.need(audit_verdicts.same(p, model["verdict_p"]), f"{place}: p of its verdict is {p}")
+    return found
+
+
+def _asked(
+    folder: Folder,
+    made: Recomputed,
+    label: str,
+    views: Mapping[str, audit_verdicts.Request],
+    seeds: Mapping[str, audit_verdicts.Models],
+) -> dict[str, Asked]:
+    """By probe, in the order of the record: all models asked in that way."""
+    found: dict[str, Asked] = {}
+    for name, sources in made.stored["provenance"].get("probes", {}).items():
+        tables = {role: [folder.table(path) for path in sources[role]] for role in ("full", "oracle")}
+        model = folder.table(sources["unlearned"][label])
+        asked: Asked = {}
+        for view in ("F", "G"):
+            rows = [row for row, own in enumerate(model.view) if own == view]
+            asked[view] = (
+                dataclasses.replace(
+                    views[view],
+                    fulls=[table.p[rows] for table in tables["full"]],
+                    oracles=[table.p[rows] for table in tables["oracle"]],
+                    divergences={},
+                ),
+                [model.p[rows]],
+            )
+        found[name] = asked
+    if "temperature" in folder.plan.get("probes", ()) and made.stored.get("candidates", "S0") == "S0":
+        for temperature in (0.5, 2.0, 5.0):
+            found[f"temperature {temperature:g}"] = {
+                view: audit_verdicts.at_temperature(views[view], seeds[view], temperature)
+                for view in ("F", "G")
+            }
     return found
 
 

@@ -19,7 +19,15 @@ from scipy import stats
 
 from vestige.study.audit_numbers import js, right
 
-__all__ = ["Request", "differences", "expected_evidence", "expected_words", "same"]
+__all__ = [
+    "Models",
+    "Request",
+    "at_temperature",
+    "differences",
+    "expected_evidence",
+    "expected_words",
+    "same",
+]
 
 Array = NDArray[np.float64]
 Models = Sequence[Array]
@@ -54,7 +62,11 @@ class Request:
 
 
 def expected_evidence(
-    views: Mapping[str, Request], seeds: Mapping[str, Models], margins: Mapping[str, Any], named: set[str]
+    views: Mapping[str, Request],
+    seeds: Mapping[str, Models],
+    margins: Mapping[str, Any],
+    named: set[str],
+    probes: Mapping[str, Mapping[str, tuple[Request, Models]]] | None = None,
 ) -> dict[str, Any]:
     """What the evidence about one model has to hold. views: F, G, R; seeds: view -> its training seeds'
     tables.
@@ -105,7 +117,48 @@ def expected_evidence(
         ("E4", not rest["harmed_by"]),
         ("E5", not worse if known else (None if judged else True)),
     ]
+    found["probes"] = [_probe(name, asked, margins) for name, asked in (probes or {}).items()]
+    if found["probes"]:
+        failed = any(probe["holds"] is False for probe in found["probes"])
+        found["holds"].append(("probes", not failed))
     return found
+
+
+def _probe(
+    name: str, asked: Mapping[str, tuple[Request, Models]], margins: Mapping[str, Any]
+) -> dict[str, Any]:
+    memory: dict[str, Any] = {}
+    shown: list[bool | None] = []
+    for view, (request, models) in asked.items():
+        made = _view(request, models, margins)
+        memory[view] = made["memory"]
+        if made["visible"] is False:
+            continue
+        upper, lower = made["memory"]["upper"], made["memory"]["lower"]
+        if UNDEFINED in (upper, lower):
+            shown.append(None)
+        elif lower > margins["memory"]:
+            shown.append(False)
+        else:
+            shown.append(True if upper <= margins["memory"] else None)
+    holds = False if False in shown else True if shown and None not in shown else None
+    return {"name": name, "memory": memory, "holds": holds}
+
+
+def at_temperature(request: Request, models: Models, temperature: float) -> tuple[Request, Models]:
+    """The same models at another softmax temperature."""
+
+    def changed(p: Array) -> Array:
+        powers = np.maximum(p, np.finfo(np.float64).tiny) ** (1 / temperature)
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+    again = replace(
+        request,
+        fulls=[changed(p) for p in request.fulls],
+        oracles=[changed(p) for p in request.oracles],
+        divergences={},
+    )
+    return again, [changed(p) for p in models]
 
 
 def expected_words(evidences: Mapping[str, Mapping[str, Any]], family: Sequence[str]) -> dict[str, Any]:

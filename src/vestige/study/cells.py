@@ -396,28 +396,32 @@ def predictions_node(
     what: str,
     bundle: str = "",
     offer: Offer = EVERYTHING,
+    *,
+    asked: tuple[str, Schema] | None = None,
 ) -> Node:
     """The probabilities of a model on the rows of a view table whose gold is on offer.
 
-    what: "development" or "evaluation" rows. bundle: whose views they are, for the label. offer: the
+    what: "development", "evaluation" or "probe" rows. asked: name and schema of a probe, in place of the
+    study's own schema. bundle: whose views they are, for the label. offer: the
     candidate set, scored by a forward pass of its own.
     """
     named = model.label if model.kind == "unlearned" else f"the {model.label}"
     views = f"the {what} rows" + (f" of bundle {bundle}" if bundle else "")
     under = "" if offer.options is None else f", under {offer.name}"
+    under += f", {asked[0]}" if asked else ""
     rows = offered_rows(setting, table, offer)
     return Node(
         kind="predictions",
         label=f"probabilities of {named}, on {views}{under}",
         identity={
             "data": setting.data.sha256,
-            "schema": setting.schema.sha256,
+            "schema": asked[1].sha256 if asked else setting.schema.sha256,
             "candidates": offer.identity,
             "model": model.key,
             "rows": table_hash(rows),
             "what": what,
         },
-        work=PredictWork((model.kind, model.key), rows, offer.options),
+        work=PredictWork((model.kind, model.key), rows, offer.options, asked[1] if asked else None),
         needs=(model.key,),
         cost=len(rows) * _SCORING,
     )

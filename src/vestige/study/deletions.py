@@ -43,6 +43,7 @@ from vestige.study.deletion_plan import each_once
 from vestige.study.embedded import clusters_of, embeddings_node, stored_embed
 from vestige.study.frozen import taken
 from vestige.study.plan import CUSTOM_BUNDLE, DEVELOPMENT_BUNDLE
+from vestige.study.probes import SCHEMA_PROBES, probe_schema
 from vestige.study.start import refuse_seen_start
 from vestige.study.store import read_json
 
@@ -173,6 +174,9 @@ def refuse_impossible(setting: Setting) -> None:
     """Raise InputError for a deletion that no gate could make possible, and for a start that would make
     retraining none, before anything is trained."""
     refuse_seen_start(setting)
+    for probe in SCHEMA_PROBES:
+        if probe in setting.plan.probes:
+            probe_schema(setting, probe)
     deletion = setting.plan.deletion
     for name, own in setting.plan.own_sets.items():
         place = f"{setting.plan.source}: own_sets.{name}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +28,10 @@ from vestige.study.cells import (
 )
 from vestige.study.deletions import Deletions
 from vestige.study.judge import UTILITY
+from vestige.study.probes import ProbeNodes
 from vestige.study.start import start_sentences
 from vestige.study.store import Store, canonical
+from vestige.study.verdicts import Group
 from vestige.study.work import PREDICTIONS, load_node_predictions
 
 __all__ = ["Cell", "assess_cell", "register"]
@@ -40,7 +42,7 @@ class Cell:
     """One assessment: a request at a seed under a candidate set, with the nodes of its probabilities.
 
     stage: of its evaluations. fulls, oracles: by training seed, the compared one first. randoms: the
-    untrained model of the seed, where the plan asks for it.
+    untrained model of the seed, where the plan asks for it. probes: the same models asked in other ways.
     """
 
     bundle: str
@@ -51,6 +53,7 @@ class Cell:
     oracles: tuple[tuple[int, Node], ...]
     unlearned: dict[str, Node] = field(default_factory=dict)
     randoms: tuple[tuple[int, Node], ...] = ()
+    probes: dict[str, ProbeNodes] = field(default_factory=dict)
 
     @property
     def stem(self) -> str:
@@ -158,6 +161,9 @@ def assess_cell(
     }
     corrected = family(setting.plan, used, cell.stage)
     exceptions = (*_left_out(configured), *_exceptions(setting, store, deletions, cell))
+    probes = _probes(store, cell, present)
+    if setting.plan.probes:
+        provenance["probes"] = {name: sources for name, (_, sources) in probes.items()}
     inputs: list[Any] = [provenance, setting.plan.draws, cell.stage, corrected, exceptions]
     if utility:
         inputs.append({label: {k: str(v) for k, v in item.items()} for label, item in utility.items()})
@@ -180,16 +186,56 @@ def assess_cell(
             exceptions=exceptions,
             candidates=cell.offer.name,
             utility=utility,
+            probes=("temperature",)
+            if "temperature" in setting.plan.probes and not cell.offer.options
+            else (),
         ),
         condition=f"training seed {cell.seed}",
         stage=cell.stage,
         methods={item.label: (item.objective.name, item.control) for item in used},
         family=[label for label in corrected if label in tables],
         provenance=provenance,
+        probes={name: group() for name, (group, _) in probes.items()},
     )
     _beside_development(made)
     store.write(name, (made.to_json() + "\n").encode())
     return made
+
+
+def _probes(
+    store: Store, cell: Cell, present: Mapping[str, Node]
+) -> dict[str, tuple[Callable[[], Group], dict[str, Any]]]:
+    """By probe whose every model was scored: how to load its tables, and where they lie.
+
+    Probe tables hold F and G alone; a probe with a model that failed is left out whole.
+    """
+    found: dict[str, tuple[Callable[[], Group], dict[str, Any]]] = {}
+    for name, nodes in cell.probes.items():
+        unlearned = {label: nodes.unlearned[label] for label in present}
+        every = [*nodes.fulls.values(), *nodes.oracles.values(), *unlearned.values()]
+        if any(store.node(node.kind, node.key).record() is None for node in every):
+            continue
+
+        def group(nodes: ProbeNodes = nodes, unlearned: Mapping[str, Node] = unlearned) -> Group:
+            def tables(given: Iterable[Node]) -> list[Predictions]:
+                return [load_node_predictions(store.root, node.key, node.label) for node in given]
+
+            return Group(
+                tables(nodes.fulls.values()),
+                tables(nodes.oracles.values()),
+                {label: tables([node]) for label, node in unlearned.items()},
+            )
+
+        def path(node: Node) -> str:
+            return f"nodes/{store.node(node.kind, node.key).name}/{PREDICTIONS}"
+
+        sources = {
+            "full": [path(node) for node in nodes.fulls.values()],
+            "oracle": [path(node) for node in nodes.oracles.values()],
+            "unlearned": {label: path(node) for label, node in unlearned.items()},
+        }
+        found[name] = (group, sources)
+    return found
 
 
 def _beside_development(made: Assessment) -> None:

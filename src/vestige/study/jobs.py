@@ -81,12 +81,14 @@ class UnlearnWork:
 class PredictWork:
     """Score the rows of a table with the model of a node, in a new forward pass over the offered options.
 
-    model: (kind, key). options: ids on offer; None: the whole schema.
+    model: (kind, key). options: ids on offer; None: the whole schema. asked: another schema than the study's,
+    of the same options.
     """
 
     model: tuple[str, str]
     table: pd.DataFrame = field(repr=False, compare=False)
     options: tuple[str, ...] | None = None
+    asked: Schema | None = None
 
     def do(self, job: Job) -> tuple[dict[str, Any], int]:
         setting = job.setting
@@ -94,7 +96,8 @@ class PredictWork:
         place.verified()
         table = self.table.sort_values("row_id", kind="stable")
         row_ids = [str(row) for row in table["row_id"]]
-        schema = setting.schema if self.options is None else setting.schema.subset(self.options)
+        schema = self.asked or setting.schema
+        schema = schema if self.options is None else schema.subset(self.options)
         probs = setting.backend.predict(
             model=place.path / MODEL,
             texts=[setting.texts[row] for row in row_ids],

@@ -142,13 +142,15 @@ class Plan(Record):
     family, else none); where settings are frozen, the candidates that a confirmation must list. primary_seed:
     of the full model that decides eligibility; default the first seed, in a file with arms the file's first.
     reuse: studies whose run folders beside this one's give the parts that they have finished. excluded: name
-    -> why, of models that were meant to be here and are not, for the record alone.
-    arm, scale: which arm of a sweep this is and what it was scaled to, filled in when a study is read. about:
-    one line for listings. draws: bootstrap resamples. candidates: candidate sets that the finished models are
-    scored under, S0 (all options) among them; own_sets: further ones, name -> option ids. seed_metrics: score
-    a random model of each seed too, for ZRF. seen_start: run although the backbone is a classifier of these
-    labels, whose weights saw the rows that are to be deleted; every page says so. recovery: adapt the
-    checkpoints after they were assessed, on few rows of the deleted classes.
+    -> why, of models that were meant to be here and are not, for the record alone. arm, scale: which arm of a
+    sweep this is and what it was scaled to, filled in when a study is read. about: one line for listings.
+    draws: bootstrap resamples. candidates: candidate sets that the finished models are scored under, S0 (all
+    options) among them; own_sets: further ones, name -> option ids. probes: further ways of asking the
+    finished models, under which the verdict has to hold: at other softmax temperatures, with options under
+    codes, under their descriptions or `synonyms` (option id -> other text). seed_metrics: score a random
+    model of each seed too, for ZRF. seen_start: run although the backbone is a classifier of these labels,
+    whose weights saw the rows that are to be deleted; every page says so. recovery: adapt the checkpoints
+    after they were assessed, on few rows of the deleted classes.
     """
 
     name: str
@@ -175,6 +177,8 @@ class Plan(Record):
     draws: int = Field(5000, ge=100, le=MOST_DRAWS)
     candidates: tuple[Literal["S0", "S1", "S2"], ...] = ("S0",)
     own_sets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    probes: tuple[Literal["temperature", "renaming", "paraphrase"], ...] = ()
+    synonyms: dict[str, str] = Field(default_factory=dict)
     seed_metrics: bool = False
     seen_start: bool = False
     recovery: RecoveryPlan | None = None

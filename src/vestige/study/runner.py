@@ -39,6 +39,7 @@ from vestige.study.deletions import (
 from vestige.study.evaluate import Cell, assess_cell, register
 from vestige.study.frozen import Frozen, taken
 from vestige.study.pool import Failure, Reporter, Silent, Team
+from vestige.study.probes import SCHEMA_PROBES, ProbeNodes, SchemaProbe, probed
 from vestige.study.protocol import DEFAULT_BACKEND, load_backend
 from vestige.study.recovery import foreseen, recover
 from vestige.study.store import Store, canonical, now
@@ -291,6 +292,13 @@ def _cells(
                 scores.append(node)
                 return node
 
+            def asked(
+                model: Node, probe: SchemaProbe, table: pd.DataFrame = table, bundle: str = bundle
+            ) -> Node:
+                node = probed(setting, model, table, bundle, probe)
+                scores.append(node)
+                return node
+
             randoms = {
                 cell.seed: ((cell.seed, scored(untrained[cell.seed])),)
                 for cell in here
@@ -298,6 +306,7 @@ def _cells(
             }
             full = {seed: scored(fulls[seed]) for seed in plan.full_seeds_of(bundle)}
             oracle = {seed: scored(node) for seed, node in oracles.items()}
+
             cells += [
                 Cell(
                     bundle=bundle,
@@ -308,6 +317,15 @@ def _cells(
                     oracles=_first(oracle, cell.seed),
                     unlearned={label: scored(node) for label, node in unlearned[cell.seed].items()},
                     randoms=randoms.get(cell.seed, ()),
+                    probes={
+                        probe: ProbeNodes(
+                            {seed: asked(fulls[seed], probe) for seed in plan.full_seeds_of(bundle)},
+                            {seed: asked(node, probe) for seed, node in oracles.items()},
+                            {label: asked(node, probe) for label, node in unlearned[cell.seed].items()},
+                        )
+                        for probe in SCHEMA_PROBES
+                        if probe in plan.probes and offer.options is None
+                    },
                 )
                 for cell in here
             ]
