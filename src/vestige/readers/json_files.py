@@ -124,6 +124,7 @@ def regular_rows(data: bytes, texts: tuple[str, ...], nested: str) -> Table | No
 
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
+        data.decode()  # Arrow takes bytes that are no UTF-8 for text
         first = json.loads(data[: data.index(b"\n") if b"\n" in data else len(data)])
         members = list(first[nested])
         schema = pa.schema(
