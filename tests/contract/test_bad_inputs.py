@@ -33,13 +33,14 @@ def test_a_bad_input_is_one_line(number: int, root: Path) -> None:
     line = said(outcome, folder)
     assert matches(line, case["line"]), f"now: {line}\nin the table: {case['line']}"
     assert outcome.exit == case["exit"]
-    assert outcome.out == ""
+    assert outcome.out == "" or outcome.exit == 1  # an audit prints its checks
     assert "bug in vestige" not in outcome.err
 
 
 def test_the_table_covers_every_verb_and_says_each_thing_once() -> None:
     assert len(CASES) >= 500
-    assert {case["exit"] for case in CASES} == {2}
+    assert {case["verb"] for case in CASES if case["exit"] != 2} == {"folder"}
+    assert {case["exit"] for case in CASES} == {1, 2}
     twice = [key for key, count in Counter((c["verb"], c["what"]) for c in CASES).items() if count > 1]
     assert not twice
     commands = {arguments(case)[0] for case in CASES}

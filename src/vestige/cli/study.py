@@ -109,7 +109,7 @@ def run(
     found = _study(study, data, scale, frozen or ())
     folder = out or _folder(found)
     if dry_run:
-        _dry_run(found, folder, as_json)
+        _dry_run(found, folder, as_json, _execution(1, None, reuse))
         return
     result = run_and_report(found, folder, _execution(jobs, threads, reuse))
     if as_json:
@@ -435,14 +435,14 @@ def _target(value: str) -> float | None:
         ) from None
 
 
-def _dry_run(study: Study, folder: Path, as_json: bool) -> None:
+def _dry_run(study: Study, folder: Path, as_json: bool, execution: Execution) -> None:
     from dataclasses import asdict
 
     from vestige.study.outline import outline_all
     from vestige.study.sweep import arm_folders, placed
 
     plans = placed(study, folder, lenient=True)
-    found, total = outline_all(plans, arm_folders(study, folder), execution=_execution(1, None))
+    found, total = outline_all(plans, arm_folders(study, folder), execution=execution)
     if as_json:
         typer.echo(_json({"work": [asdict(item) for item in found], "summary": asdict(total)}))
         return

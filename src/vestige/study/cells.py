@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from vestige.attacks.exposure import chosen_labels
 from vestige.contracts import MethodSettings, Objective, Record, UnlearnSettings
 from vestige.data.intents import IntentData, load_intents
 from vestige.decision.schema import Schema
@@ -24,6 +25,7 @@ from vestige.study.frozen import (
     chosen_methods,
     origin_of,
 )
+from vestige.study.grids import tried_settings
 from vestige.study.jobs import PredictWork, TrainWork, UnlearnWork, Work
 from vestige.study.plan import MethodEntry, Plan, checked
 from vestige.study.protocol import Backend, Rows, Start
@@ -177,6 +179,8 @@ def prepare(plan: Plan, backend: Backend, data: IntentData | None = None) -> Set
         task = backend.task_settings(plan.training)
         for name in [*(entry.method for entry in plan.methods), *plan.tuning.grid]:
             backend.refuse(model, backend.objective(name))
+    for name in plan.tuning.grid:
+        tried_settings(plan, backend.objective(name))
     data = data or load_intents(plan.dataset)
     return Setting(
         plan=plan,
@@ -309,6 +313,9 @@ def _check_family(plan: Plan, configured: Configured) -> None:
             raise InputError(
                 f"{plan.source}: family", f"the control '{label}'", "candidate methods", "remove it"
             )
+    if plan.recovery is not None:
+        known = [*(item.label for item in configured.used), *configured.left_out]
+        chosen_labels(plan.recovery.methods, known, f"{plan.source}: recovery: methods")
     for cell in plan.planned:
         if cell.stage == "confirmation":
             here = configured.at(cell.bundle, cell.seed)

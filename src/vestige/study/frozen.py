@@ -10,7 +10,8 @@ from pydantic import Field, ValidationError
 
 from vestige.contracts import Record, Undefined
 from vestige.errors import InputError, did_you_mean, first_five
-from vestige.study.store import file_sha256, read_json
+from vestige.readers import read_json
+from vestige.study.store import file_sha256
 
 if TYPE_CHECKING:
     from vestige.study.plan import MethodEntry
@@ -83,7 +84,8 @@ class Frozen(Record):
 def read_frozen(path: Path) -> Frozen:
     """The record in a file. Raises InputError."""
     try:
-        return Frozen.model_validate(read_json(path))
+        needed = "the frozen.json that `vestige study freeze` wrote"
+        return Frozen.model_validate(read_json(path, needed, "name that file"))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise InputError(

@@ -29,7 +29,7 @@ from vestige.study.deletions import (
     tuning_bundle,
     view_table,
 )
-from vestige.study.plan import checked
+from vestige.study.grids import tried_settings
 from vestige.study.pool import Reporter, Silent, Team
 from vestige.study.runner import (
     Execution,
@@ -47,7 +47,6 @@ from vestige.study.tuning_rules import (
     choose,
     chosen_settings,
     edges,
-    grid_points,
     unbracketed,
 )
 from vestige.study.tuning_work import TemperatureWork, TuneWork
@@ -177,31 +176,7 @@ def _searches(setting: Setting) -> list[_Search]:
     found = []
     for name in names:
         objective = setting.backend.objective(name)
-        place = f"{plan.source}: tuning.grid.{name}"
-        own = plan.tuning.grid.get(name, {})
-        for field, values in own.items():
-            if field not in objective.settings.model_fields:
-                raise InputError(
-                    place,
-                    f"unknown setting '{field}'",
-                    f"a setting of {objective.title}",
-                    did_you_mean(field, objective.settings.model_fields),
-                )
-            if field == "epochs" or not values:
-                raise InputError(
-                    f"{place}.{field}",
-                    "epochs in a grid" if field == "epochs" else "an empty list",
-                    "at least one value of another setting",
-                    "every epoch up to tuning.epochs is a candidate already",
-                )
-        raw = {**objective.grid, **own}
-        more = {} if objective.post_hoc else {"epochs": plan.tuning.epochs}
-        points = tuple(
-            checked(objective.settings, {**point, **more}, place).model_dump(mode="json")
-            for point in grid_points(raw)
-        )
-        # Values as the settings understand them: "1e-4" in a file is the number.
-        grid = {field: tuple(dict.fromkeys(point[field] for point in points)) for field in sorted(raw)}
+        grid, points = tried_settings(plan, objective)
         found.append(_Search(objective, grid, ({},) if objective.post_hoc else points))
     return found
 
