@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vestige.errors import InputError
-from vestige.files import atomic_path, reading, writable_folder, write_bytes, write_text
+from vestige.files import atomic_path, reading, writable_folder, write_bytes, write_text, writing
 
 
 def test_a_file_is_replaced_whole_with_ordinary_permissions(tmp_path: Path) -> None:
@@ -77,3 +77,29 @@ def test_reading_names_the_path(tmp_path: Path) -> None:
     for path, part in ((tmp_path / "none", "no such file"), (tmp_path, "a folder")):
         with pytest.raises(InputError, match=part), reading(path):
             path.read_bytes()
+
+
+def test_a_refusal_inside_the_library_for_tensors_is_the_system_s(tmp_path: Path) -> None:
+    """It has an error of its own for what the system refuses, and no file may be half there."""
+    resource = pytest.importorskip("resource")
+    torch = pytest.importorskip("torch", reason="the extra 'train' is not installed")
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    from vestige.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+
+    state = {"weight": torch.zeros(100_000)}
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limit[1]))
+        with pytest.raises(InputError, match="File too large"), atomic_path(tmp_path / "a") as path:
+            save_file(state, str(path))
+        with pytest.raises(InputError, match="File too large"):
+            save_checkpoint(tmp_path, Checkpoint(1, "", state, {}, []))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert load_checkpoint(tmp_path, "") is None
+    with pytest.raises(InputError, match="a full disk; needed room to write"), writing(tmp_path):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+    with pytest.raises(SafetensorError), writing(tmp_path):
+        raise SafetensorError("invalid JSON in header")

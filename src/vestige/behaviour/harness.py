@@ -15,9 +15,10 @@ import torch
 
 from vestige.data.questions import LetterQuestion
 from vestige.errors import InputError, MissingDependency
-from vestige.footprint.questions import Answers, right_is_best
+from vestige.footprint.questions import Answers, option_tokens, right_is_best
 from vestige.models.causal_lm import LanguageModel
 from vestige.models.finite import refuse_no_numbers
+from vestige.models.positions import refuse_unreadable
 
 __all__ = ["harness_answers", "harness_task"]
 
@@ -70,6 +71,13 @@ def harness_answers(
             "a prompt encoder",
             "weights that lm-evaluation-harness can run",
             "leave --engine away",
+        )
+    for question in questions:  # the harness would cut what is too long, on the left
+        refuse_unreadable(
+            model.model,
+            (item.ids for item in option_tokens(model.tokenizer, question, where=f"row {question.row}")),
+            subject=f"row {question.row}, a question with an option",
+            remedy="leave the question out",
         )
     with tempfile.TemporaryDirectory(prefix="vestige-lm-eval-") as folder:
         file = Path(folder) / "questions.jsonl"

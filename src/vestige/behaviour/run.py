@@ -38,7 +38,7 @@ from vestige.behaviour.records import (
 )
 from vestige.behaviour.tofu import RowScores, TofuFile, read_tofu, row_scores, tofu_record, tofu_set
 from vestige.contracts import Undefined
-from vestige.errors import InputError, first_five
+from vestige.errors import InputError, first_five, refused_of
 from vestige.files import refuse_overwriting, stored_record, writable_folder, write_text
 from vestige.footprint.checkpoints import (
     Checkpoint,
@@ -215,7 +215,7 @@ class _Run:
         self, model: LanguageModel, label: str
     ) -> tuple[list[tuple[bool, ...]], dict[str, list[RowScores]]]:
         """Right answers of each subject, and rows' scores of each TOFU set."""
-        with self._timed(label):
+        with self._timed(label), refused_of(f"model '{label}'"):
             right = [self._subject(model, label, subject) for subject in self.subjects]
             rows: dict[str, list[RowScores]] = {
                 file.name: self._tofu(model, label, file) for file in self.files

@@ -40,6 +40,7 @@ from vestige.metrics.tofu import (
 )
 from vestige.models.causal_lm import LanguageModel
 from vestige.models.finite import refuse_no_numbers
+from vestige.models.positions import refuse_unreadable
 from vestige.readers import read_table
 from vestige.seeds import digest
 from vestige.statistics import bootstrap_rows, mean_of
@@ -232,6 +233,12 @@ def _answer_losses(
     ]
     corpus = Corpus(name=file.name, role="forget", documents=tuple(documents), path=file.path)
     rows = language_rows(corpus, model.tokenizer, max_length=settings.max_length)
+    refuse_unreadable(
+        model.model,
+        (row.ids for row in rows.rows),
+        subject=f"{file.path}, a question with its answer",
+        remedy="lower max_length",
+    )
     found: list[dict[str, tuple[float, int]]] = [{} for _ in file.rows]
     device = next(model.model.parameters()).device
     with measured(model.model), torch.inference_mode():

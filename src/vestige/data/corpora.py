@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vestige.data.chat import chat_text
 from vestige.data.files import file_sha256
 from vestige.data.questions import OPTION_COLUMNS, answers_are_places
 from vestige.errors import InputError, first_five, shown
@@ -354,50 +355,6 @@ def one_bos(
     elif leading and text_format == "plain":
         notes = ("a beginning token written in the text was taken for the one the tokenizer adds",)
     return bos, leading, notes
-
-
-def turns_of(document: Document) -> list[dict[str, str]]:
-    """The document as a conversation: its own messages; question and answer; any other text as a user's."""
-    if document.messages:
-        return [{"role": role, "content": content} for role, content in document.messages]
-    if document.question is not None and document.answer is not None:
-        return [
-            {"role": "user", "content": document.question},
-            {"role": "assistant", "content": document.answer},
-        ]
-    return [{"role": "user", "content": document.text}]
-
-
-def chat_text(tokenizer: Any, document: Document, *, subject: str) -> str:
-    """The document through the tokenizer's chat template: question and answer as user and assistant turns,
-    any other text as one user turn."""
-    if not getattr(tokenizer, "chat_template", None):
-        raise InputError(
-            subject,
-            "a tokenizer without a chat template",
-            "a chat template for --chat-template",
-            "leave --chat-template out",
-        )
-    return templated(tokenizer, turns_of(document), subject=f"{subject}, row {document.id}")
-
-
-def templated(
-    tokenizer: Any, turns: Sequence[Mapping[str, str]], *, subject: str, prompt: bool = False
-) -> str:
-    """The turns through the chat template; prompt: with what comes before an answer. Raises InputError where
-    the template refuses them."""
-    from jinja2 import TemplateError
-
-    try:
-        text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=prompt)
-    except TemplateError as error:
-        raise InputError(
-            subject,
-            f"turns that the chat template refuses ({error})",
-            "turns in the order that it takes",
-            "correct the row, or leave --chat-template out",
-        ) from None
-    return text
 
 
 def _choices(

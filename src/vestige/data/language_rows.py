@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vestige.data.corpora import Corpus, Document, chat_text, one_bos, templated, turns_of, windowed
+from vestige.data.chat import chat_text, turn_spans
+from vestige.data.corpora import Corpus, Document, one_bos, windowed
 from vestige.errors import InputError
 from vestige.language import ReadingSettings
 from vestige.seeds import generator
@@ -252,7 +253,7 @@ def _marked(tokenizer: Any, document: Document, reading: ReadingSettings, *, sub
         text = chat_text(tokenizer, document, subject=subject)
         row = f"{subject}, row {document.id}"
         turns = answers and reading.scored != "all"
-        spans = _turn_spans(tokenizer, document, text, row) if turns else [(0, len(text))]
+        spans = turn_spans(tokenizer, document, text, row) if turns else [(0, len(text))]
     elif document.question is not None:
         text = _pair(document.question, document.answer or "")
         start = len(text) - len(document.answer or "")
@@ -282,42 +283,6 @@ def _marked(tokenizer: Any, document: Document, reading: ReadingSettings, *, sub
     if marks:
         marks[0] = False
     return _Marked(tuple(ids), tuple(marks), bos, answers, notes)
-
-
-def _turn_spans(tokenizer: Any, document: Document, text: str, subject: str) -> list[tuple[int, int]]:
-    """The characters of the assistant's turns in the rendered text, with the mark that ends a turn.
-
-    Raises InputError for a template that leaves an assistant's turn out.
-    """
-    turns = turns_of(document)
-    spans: list[tuple[int, int]] = []
-    cursor = 0  # where the turns before this one end
-    for i, turn in enumerate(turns):
-        content = turn["content"].strip()
-        start = text.find(content, cursor)
-        if turn["role"] != "assistant":
-            cursor = cursor if start < 0 else start + len(content)
-            continue
-        if not content:
-            continue
-        before, upto = "", ""
-        if i:
-            before = templated(tokenizer, turns[:i], subject=subject, prompt=True)
-            upto = templated(tokenizer, turns[: i + 1], subject=subject).rstrip()
-        if before and len(before) < len(upto) and text.startswith(before) and text.startswith(upto):
-            span = (len(before), len(upto))
-        elif start >= 0:  # a template that renders a turn otherwise when another follows
-            span = (start, start + len(content))
-        else:
-            raise InputError(
-                subject,
-                "a chat template that leaves an assistant's turn out or rewrites it",
-                "one that renders what is to be predicted",
-                "use another tokenizer, or leave --chat-template out",
-            )
-        spans.append(span)
-        cursor = span[1]
-    return spans
 
 
 def _parts(

@@ -30,6 +30,7 @@ from vestige.footprint.passes import (
     weights_of,
 )
 from vestige.footprint.world import World
+from vestige.models.positions import refuse_unreadable
 from vestige.models.projections import layer_modules, projection_layout
 
 __all__ = [
@@ -90,8 +91,8 @@ def fisher_diagonal(
     `batch_mean_size` sequences in the order given. batch_size, batch_tokens: of one pass; they change memory
     and time alone. coordinates: name -> flat indices, per-sequence estimator only. checkpointing: blocks are
     computed twice instead of kept. max_bytes: room for the sums; with less, more chunks of layers and passes.
-    progress(tokens): after every batch. Raises InputError when nothing is measured, a loss is not finite, or
-    every gradient is zero.
+    progress(tokens): after every batch. Raises InputError when nothing is measured, a sequence is longer than
+    the model reads, a loss is not finite, or every gradient is zero.
     """
     world = world or World()
     if not sequences or not targets:
@@ -101,6 +102,7 @@ def fisher_diagonal(
             "at least one of each",
             "check the corpus and the measured projections",
         )
+    refuse_unreadable(model, (unit.ids for unit in sequences), subject="a sequence")
     groups = _groups(sequences, estimator, batch_size, batch_tokens, batch_mean_size, world)
     device = next(iter(targets.values())).device
     parts = world.from_lead(layer_chunks(targets, max_bytes))

@@ -22,6 +22,7 @@ from vestige.errors import InputError
 from vestige.footprint.passes import Reduction, batches, logits_of, measured, padded, sequence_losses
 from vestige.footprint.shifts import relative_shift
 from vestige.footprint.world import World
+from vestige.models.positions import refuse_unreadable
 from vestige.seeds import digest
 
 __all__ = ["HessianMethod", "hessian_diagonal", "noise_floor", "probe"]
@@ -71,6 +72,7 @@ def hessian_diagonal(
         raise ValueError(f"needed sequences and probes, found {len(sequences)} and {probes}")
     if not targets:
         raise ValueError("no weights to measure")
+    refuse_unreadable(model, (unit.ids for unit in sequences), subject="a sequence")
     world = world or World()
     groups = [sequences[start : start + group_size] for start in range(0, len(sequences), group_size)]
     sums = {name: torch.zeros_like(weight, dtype=_wide(weight.dtype)) for name, weight in targets.items()}

@@ -14,6 +14,7 @@ from vestige.data.corpora import TokenSequence, adds_bos
 from vestige.errors import InputError
 from vestige.footprint.passes import logits_of, measured, padded, token_losses
 from vestige.models.finite import refuse_no_numbers
+from vestige.models.positions import positions, refuse_unreadable
 
 __all__ = ["Perplexity", "Window", "log10_perplexity_ratio", "perplexity", "windows"]
 
@@ -79,8 +80,8 @@ def perplexity(
             "text for perplexity", f"{len(ids)} tokens", "at least two tokens", "give longer documents"
         )
     opening = (tokenizer.bos_token_id,) if adds_bos(tokenizer) else ()
-    positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
-    room = min(window, positions or window) - len(opening)
+    refuse_unreadable(model, ([token] for token in set(ids)), subject="text for perplexity")
+    room = min(window, positions(model) or window) - len(opening)
     device = next(model.parameters()).device
     nll, scored = 0.0, 0
     with measured(model), torch.inference_mode():

@@ -14,6 +14,7 @@ from vestige.data.questions import Asked
 from vestige.errors import InputError, shown
 from vestige.footprint.passes import batches, logits_of, measured, padded, token_losses
 from vestige.models.finite import refuse_no_numbers
+from vestige.models.positions import refuse_unreadable
 
 __all__ = ["Answers", "answer", "option_tokens"]
 
@@ -74,6 +75,12 @@ def answer(
     for number, question in enumerate(questions, start=1):
         row = getattr(question, "row", 0) or number
         sequences += option_tokens(tokenizer, question, where=f"{subject}, row {row}", bos=bos)
+    refuse_unreadable(
+        model,
+        (sequence.ids for sequence in sequences),
+        subject=f"{subject}, a question with an option",
+        remedy="leave the question out",
+    )
     loss = [0.0] * len(sequences)
     greedy = [False] * len(sequences)
     with measured(model), torch.inference_mode():

@@ -59,6 +59,7 @@ from vestige.footprint.world import World
 from vestige.models.causal_lm import LanguageModel, check_comparable
 from vestige.models.devices import chosen_device
 from vestige.models.lm_record import LanguageModelRecord
+from vestige.models.positions import refuse_unreadable
 from vestige.models.projections import layer_modules, target_parameters
 from vestige.seeds import stable_seed
 from vestige.unlearning.folder import retained_by
@@ -121,6 +122,15 @@ def footprint(
     kept, found = _checked(first, checkpoints, settings)
     targets = target_parameters(first.model, settings.subspace)
     samples = samples_of(corpora, first.tokenizer, settings)
+    before = max((record.virtual_tokens for record in found), default=0)
+    for name, sample in samples.items():
+        refuse_unreadable(
+            first.model,
+            (unit.ids for part in (*sample.subsets, *sample.short) for unit in part),
+            subject=f"corpus '{name}', a unit",
+            remedy="lower --max-length",
+            before=before,
+        )
     records = corpus_records(corpora, samples, settings)
     if out is not None:
         refuse_other(Path(out), settings=settings, base=first.record, corpora=records, checkpoints=found)

@@ -26,7 +26,7 @@ from vestige.attacks.relearn_records import (
 )
 from vestige.attacks.relearning import attack_weights, budget_sha256, token_log_probs
 from vestige.contracts import Undefined
-from vestige.errors import Diverged, InputError
+from vestige.errors import Diverged, InputError, refused_of
 from vestige.files import refuse_overwriting, stored_record, writable_folder, write_text
 from vestige.footprint.checkpoints import opener
 from vestige.footprint.questions import answer
@@ -43,6 +43,7 @@ from vestige.language_study.budget import (
 )
 from vestige.models.causal_lm import LanguageModel, check_comparable
 from vestige.models.devices import chosen_device
+from vestige.models.positions import refuse_unreadable
 from vestige.seeds import digest
 from vestige.statistics import DRAWS, bootstrap_rows, estimate, mean_of
 from vestige.training.steps import Hooks
@@ -93,6 +94,10 @@ def relearn(
     if first.record.adapter == "prompt encoder":
         raise InputError("--base", "a prompt encoder", "a model with weights of its own", "name the base")
     budget = budget_of(texts, asked, first.tokenizer, settings)
+    for rows in (budget.rows, *(item.rows for item in budget.scored)):
+        refuse_unreadable(
+            first.model, (row.ids for row in rows), subject="a row of the texts", remedy="lower --max-length"
+        )
     steps = min(settings.max_steps, settings.epochs * math.ceil(len(budget.rows) / settings.batch_size))
 
     def other(source: str | Path | LanguageModel, label: str) -> LanguageModel:
@@ -116,7 +121,9 @@ def relearn(
     found = []
     for label, part, opened in parts:
         watcher.stage(f"relearning: {label}")
-        found.append(_checkpoint(label, part, opened(), first, budget, settings, steps, folder, watcher))
+        model = opened()
+        with refused_of(f"model '{label}'"):
+            found.append(_checkpoint(label, part, model, first, budget, settings, steps, folder, watcher))
     record = RelearnRecord(
         name=name,
         settings=settings,
@@ -189,7 +196,7 @@ def _checkpoint(
         return found
     if model.record.adapter == "prompt encoder":
         watcher.advance(float(steps))
-        what = "weights of its own" if model.weight_change else "the base"
+        what = "another model" if model.weight_change else "the base"
         return CheckpointRelearning(
             label=label,
             role=part,

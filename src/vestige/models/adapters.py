@@ -57,7 +57,8 @@ class Applied:
 class PromptedLM(nn.Module):
     """A prompt encoder before a language model: logits of the real positions alone, (n, L, V).
 
-    Its modules are those of the language model, under their own names, and the prompt.
+    Its modules are those of the language model, under their own names, and the prompt. virtual_tokens:
+    positions that stand before the text.
     """
 
     prompted: Any
@@ -70,6 +71,7 @@ class PromptedLM(nn.Module):
             self.add_module(name, child)
         self.add_module(PROMPT, prompted.prompt_encoder)
         self.config = prompted.config
+        self.virtual_tokens = int(prompted.active_peft_config.num_virtual_tokens)
         self._kind = str(getattr(prompted.active_peft_config.peft_type, "value", ""))
         self._bare = False
 

@@ -12,6 +12,7 @@ import torch
 from vestige.contracts import Floats
 from vestige.models.backbones import Backbone, load_backbone
 from vestige.models.finite import refuse_no_numbers
+from vestige.models.positions import refuse_unreadable
 from vestige.models.reading import length_groups, pad
 
 __all__ = ["SentenceEncoder", "sentence_encoder"]
@@ -32,6 +33,7 @@ class SentenceEncoder:
         distinct = sorted(set(texts))
         tokenizer: Any = self._backbone.tokenizer
         ids = tokenizer(distinct, truncation=True, max_length=self._max_tokens)["input_ids"]
+        refuse_unreadable(self._backbone.model, ids, subject=f"sentence encoder '{self.record.name}', a text")
         rows = np.zeros((len(distinct), self.record.hidden_size))
         for group in length_groups([len(row) for row in ids], waste=0.0):
             for start in range(0, len(group), 256):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vestige.errors import InputError
 from vestige.models.blocks import block_output
+from vestige.models.positions import refuse_unreadable
 from vestige.models.reading import Ids, Path, Reading, in_order, is_causal, length_groups, pad
 
 if TYPE_CHECKING:
@@ -148,6 +149,12 @@ class InContextReader:
             tokens += [*option_ids[i], *self._end]
             last[i] = len(tokens) - 1
         tokens += self._after
+        refuse_unreadable(
+            self.model,
+            [tokens],
+            subject=f"backbone '{self.backbone.record.name}', the options",
+            remedy="shorten the options' texts, or use another backbone",
+        )
         batch = torch.tensor([tokens], device=self._device)
         cache = _empty_cache(self._config) if self._shared else None
         inputs = {"input_ids": batch, "use_cache": self._shared, self._cache_name: cache}
@@ -167,7 +174,15 @@ class InContextReader:
         return inputs
 
     def _groups(self, rows: Sequence[Ids], prefix: SchemaPrefix) -> list[list[int]]:
-        """Groups of like length, cut so that each stays within `TOKENS_AT_ONCE`."""
+        """Groups of like length, cut so that each stays within `TOKENS_AT_ONCE`. Raises InputError for a row
+        that does not fit behind the options."""
+        refuse_unreadable(
+            self.model,
+            rows,
+            subject=f"backbone '{self.backbone.record.name}', a text behind the options",
+            remedy="lower model.max_tokens, shorten the options' texts, or use another backbone",
+            before=len(prefix.tokens),
+        )
         parts = []
         for group in length_groups([len(ids) for ids in rows]):
             longest = len(prefix.tokens) + max(len(rows[i]) for i in group)

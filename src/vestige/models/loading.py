@@ -70,6 +70,7 @@ def quiet_loading() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
+            warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # then set to True
             yield
     finally:
         logging.set_verbosity(level)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from vestige.errors import InputError, did_you_mean
 from vestige.models.blocks import block_output
 from vestige.models.in_context import InContextReader
+from vestige.models.positions import refuse_unreadable
 from vestige.models.reading import Ids, Path, Reader, Reading, in_order, is_causal, length_groups, pad
 
 if TYPE_CHECKING:
@@ -67,6 +68,12 @@ class EncoderReader:
         """Token ids with special tokens, cut to `max_tokens`."""
         encoded = self.backbone.tokenizer(list(texts), truncation=True, max_length=self.max_tokens)
         ids: list[list[int]] = encoded["input_ids"]
+        refuse_unreadable(
+            self.backbone.model,
+            ids,
+            subject=f"backbone '{self.backbone.record.name}', a text",
+            remedy="lower model.max_tokens",
+        )
         return ids
 
     def options(self, option_ids: Sequence[Ids]) -> Tensor:

@@ -41,15 +41,14 @@ def classifier_labels(name: str, revision: str | None) -> tuple[str, ...]:
 
 
 def _hub_config(location: str, revision: str | None) -> dict[str, Any]:
-    from transformers import AutoConfig
-
     from vestige.models.hub import answering_hub
+    from vestige.models.loading import read_config
 
     try:
         with answering_hub():
-            found: dict[str, Any] = AutoConfig.from_pretrained(
-                location, revision=revision, trust_remote_code=False
+            found: dict[str, Any] = read_config(
+                location, subject=f"backbone '{location}'", revision=revision
             ).to_dict()
-    except (OSError, ValueError, KeyError, InputError):
+    except InputError:
         return {}
     return found

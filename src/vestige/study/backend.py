@@ -331,15 +331,14 @@ def _versions() -> dict[str, str]:
 
 def _blocks(name: str) -> int | None:
     """How many blocks a backbone on this machine has; None for a hub id, which may not be here yet."""
-    from transformers import AutoConfig
-
     from vestige.models.backbones import resolve_backbone
+    from vestige.models.loading import read_config
 
     kind, location = resolve_backbone(name)
     folder = Path(location)
     if kind == "hub" or not (folder / "config.json").is_file():
         return None
-    config = AutoConfig.from_pretrained(location, trust_remote_code=False)
+    config = read_config(location, subject=f"backbone '{name}'")
     return int(config.get_text_config().num_hidden_layers)
 
 

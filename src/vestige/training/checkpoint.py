@@ -14,6 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from vestige.files import writing
+
 __all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint"]
 
 
@@ -48,7 +50,12 @@ def restore_moments(optimizer: torch.optim.Optimizer, names: dict[int, str], fla
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write `folder/checkpoint-<step>` completely, then drop older ones."""
+    """Write `folder/checkpoint-<step>` completely, then drop older ones. Raises InputError: a full disk."""
+    with writing(folder):
+        _save(folder, checkpoint)
+
+
+def _save(folder: Path, checkpoint: Checkpoint) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"checkpoint-{checkpoint.step:08d}"
     partial = folder / f"partial-{os.getpid()}"

@@ -16,6 +16,7 @@ from vestige.language import ReadingSettings
 from vestige.models.causal_lm import LanguageModel, load_language_model
 from vestige.models.checkpoints import save_trained
 from vestige.models.devices import chosen_device
+from vestige.models.positions import refuse_unreadable
 from vestige.seeds import digest, generator
 from vestige.training.language import fit_rows
 from vestige.training.session import Session, Topic, attach_lora, begin, trainable, unlearn_language
@@ -274,7 +275,10 @@ def _rows(
     path: str | Path, role: Role, model: LanguageModel, topic: str, max_length: int, reading: ReadingSettings
 ) -> LanguageRows:
     corpus: Corpus = read_corpus(path, name=topic or Path(path).stem, role=role)
-    return language_rows(corpus, model.tokenizer, topic=topic, max_length=max_length, reading=reading)
+    rows = language_rows(corpus, model.tokenizer, topic=topic, max_length=max_length, reading=reading)
+    ids = (row.ids for row in rows)
+    refuse_unreadable(model.model, ids, subject=f"{path}, a row", remedy="lower --max-length")
+    return rows
 
 
 def _held_out(

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from tests.tiny_lm import tiny_llama, tiny_tokenizer
+from tests.tiny_lm import save_tiny_llama, tiny_llama, tiny_tokenizer
 from torch import nn
 
 from vestige.behaviour.kept import Kept
@@ -24,7 +24,8 @@ from vestige.behaviour.tofu import read_tofu, row_scores, tofu_scores
 from vestige.behaviour.writing import written_answers
 from vestige.contracts import Undefined
 from vestige.errors import InputError
-from vestige.models.causal_lm import LanguageModel, language_model
+from vestige.models.causal_lm import LanguageModel, language_model, load_language_model
+from vestige.models.loading import quiet_loading
 
 QUIET = TofuSettings(max_new_tokens=0)
 
@@ -109,6 +110,35 @@ def test_written_answers_need_no_padding_and_no_generate(model: LanguageModel) -
 
     bare = LanguageModel(Bare(model.model), model.tokenizer, model.record)
     assert written_answers(bare, questions, max_new_tokens=5) == together
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [{"no_repeat_ngram_size": 1}, {"min_new_tokens": 5}, {"bad_words_ids": [[5]]}, {"max_time": 1e-9}],
+    ids=lambda value: next(iter(value)),
+)
+def test_settings_beside_the_weights_change_no_answer(beside: dict[str, Any], tmp_path: Path) -> None:
+    """A model that writes the tokens 5 and 6 in turn: each of these would change that."""
+    folder = save_tiny_llama(tmp_path / "model", layers=1)
+    plain = load_language_model(str(folder))
+    with torch.no_grad():  # the last token alone decides
+        embeddings, head = plain.model.model.embed_tokens.weight, plain.model.lm_head.weight
+        embeddings.normal_(generator=torch.Generator().manual_seed(1))
+        for layer in plain.model.model.layers:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+        head.zero_()
+        for token in range(len(embeddings)):
+            head[{5: 6, 6: 5}.get(token, 5)] += 10 * embeddings[token]
+    with quiet_loading():
+        plain.model.save_pretrained(str(folder))
+    wanted = written_answers(plain, ["cash", "lost card"], max_new_tokens=6)
+    assert all(len(set(text.split())) == 2 and len(text.split()) == 6 for text in wanted)
+    path = folder / "generation_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | beside))
+    found = load_language_model(str(folder))
+    assert written_answers(found, ["cash", "lost card"], max_new_tokens=6) == wanted
+    assert found.model.generation_config.to_dict().items() >= beside.items()  # kept for who generates with it
 
 
 def test_bad_sets(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from tests.tiny_lm import tiny_llama, tiny_texts, tiny_tokenizer
 
+from vestige.data.corpora import Corpus, Document, draw_sample
 from vestige.errors import InputError
 from vestige.footprint.perplexity import Perplexity, log10_perplexity_ratio, perplexity, windows
 
@@ -46,6 +48,49 @@ def test_equal_to_one_token_at_a_time(bos: bool, window: int, stride: int, limit
     # float64 throughout; sums in another order.
     assert found.nll == pytest.approx(expected.nll, rel=1e-9)
     assert found.log10 == pytest.approx(expected.nll / expected.tokens / math.log(10))
+
+
+def byte_tokenizer() -> Any:
+    """A token a byte, so that a window may begin inside a character."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    signs = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE({sign: i for i, sign in enumerate(signs)}, []))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    core.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=core, eos_token=signs[0])
+
+
+def test_windows_inside_a_character_are_scored_by_their_tokens() -> None:
+    tokenizer = byte_tokenizer()
+    config = transformers.LlamaConfig(
+        vocab_size=256,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        initializer_range=0.3,
+    )
+    model = transformers.LlamaForCausalLM(config).double().eval()
+    documents = (Document("0", "你好世界" * 20), Document("1", "naïve café"))
+    corpus = Corpus(name="c", role="forget", documents=documents)
+    sample = draw_sample(corpus, tokenizer, units=4, subsets=1, max_length=31)
+    parts = [unit.own for unit in sample.subsets[0]]
+    windows = [part for part in parts if not isinstance(part, str)]
+    assert len(windows) == 3
+    assert any("\ufffd" in tokenizer.decode(part) for part in windows)  # cut inside a character
+    gap = tokenizer("\n\n")["input_ids"]
+    ids: list[int] = []
+    for part in parts:
+        own = tokenizer(part)["input_ids"] if isinstance(part, str) else part
+        ids += [*(gap if ids else []), *own]
+    with torch.inference_mode():
+        scores = torch.log_softmax(model(input_ids=torch.tensor([ids])).logits[0, :-1], -1)
+    slow = -float(scores.gather(1, torch.tensor(ids[1:])[:, None]).sum())
+    found = perplexity(model, tokenizer, parts)
+    assert found.tokens == len(ids) - 1
+    assert found.nll == pytest.approx(slow, rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ pytest.importorskip("torch", reason="the extra 'train' is not installed")
 
 import huggingface_hub
 from huggingface_hub import constants
+from safetensors.torch import load_file, save_file
+from tests.tiny_lm import save_tiny_llama
 
 from vestige.errors import InputError
 from vestige.models import hub
@@ -64,6 +67,25 @@ def test_a_hub_id_without_a_hub_is_refused_in_one_line(session: Session) -> None
     assert "\n" not in str(error.value)
     assert session.asked == 1
     assert not constants.HF_HUB_OFFLINE
+
+
+def test_a_hub_id_means_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `main` stands for is recorded, and the same for the tokenizer and the weights."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    place = tmp_path / "models--owner--tiny"
+    save_tiny_llama(place / "snapshots" / commit)
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text(commit)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    found = load_language_model("owner/tiny")
+    assert (found.record.kind, found.record.revision) == ("hub", commit)
+    weights = place / "snapshots" / commit / "model.safetensors"
+    stored = load_file(weights)
+    del stored["lm_head.weight"]
+    save_file(stored, str(weights), metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"'owner/tiny': found no weights for 'lm_head\.weight'"):
+        load_language_model("owner/tiny")
 
 
 def test_who_is_offline_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ pytest.importorskip("torch", reason="the extra 'train' is not installed")
 import torch
 from tests.tiny_lm import tiny_llama, tiny_tokenizer
 
+from vestige.data.chat import chat_text, turn_spans
 from vestige.data.corpora import Corpus, Document
 from vestige.data.language_rows import (
     REFUSALS,
@@ -96,6 +97,68 @@ def test_an_answer_is_found_behind_a_prompt_that_says_the_same() -> None:
     assert text[: marked[0]].count("card") == 1  # the user's comes first
     assert text[marked[-1]] == "pin"
     assert text[: marked[-1]].count("pin") == 2
+
+
+PROMPT = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+THINKING = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
+    "{% if loop.last and m['role'] == 'assistant' %}<think>\n\n</think>\n\n{% endif %}"
+    "{{ m['content'] | trim }}</s>\n{% endfor %}" + PROMPT
+)
+ENDED_ONCE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}\n{% endfor %}</s>" + PROMPT
+)
+THOUGHTS_CUT = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
+    "{{ m['content'] if loop.last else m['content'].split('</think>')[-1] }}</s>\n{% endfor %}" + PROMPT
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (THINKING, ["a</s>", "<think>\n\n</think>\n\nstart</s>"]),
+        (ENDED_ONCE, ["a", "start"]),
+        (THOUGHTS_CUT, ["a </s>", "start</s>"]),
+    ],
+    ids=["thinks in the last turn", "ends once", "cuts thoughts"],
+)
+def test_what_is_predicted_is_what_the_assistant_says(template: str, said: list[str]) -> None:
+    """Not its words where they stand by chance, in a mark of the template or in a user's turn."""
+    turns = (("user", "a start"), ("assistant", " a "), ("user", "start a"), ("assistant", "start"))
+    tokenizer, document = tiny_tokenizer(chat_template=template), Document("m", "x", messages=turns)
+    text = chat_text(tokenizer, document, subject="x")
+    found = [text[low:high].strip() for low, high in turn_spans(tokenizer, document, text, "x")]
+    assert found == said
+    assert text.index("\n", text.index("assistant")) < turn_spans(tokenizer, document, text, "x")[0][0]
+
+
+def test_a_turn_that_the_template_rewrites_is_refused() -> None:
+    turns = (("user", "a"), ("assistant", "<think>b</think>a"), ("user", "a"), ("assistant", "a"))
+    with pytest.raises(InputError, match="leaves an assistant's turn out or rewrites it"):
+        rows_of(Document("m", "x", messages=turns), chat=THOUGHTS_CUT)
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ 1 / 0 }}", "ZeroDivisionError: division by zero"),
+        ("{% for i in range(10**9) %}x{% endfor %}", "refuses"),
+        (
+            "{% for i in range(99999) %}{% for k in range(99999) %}{% endfor %}{% endfor %}",
+            "not done after 0.2",
+        ),
+        ("{{ messages[7]['content'] }}", "refuses"),
+        ("{{ messages + 1 }}", "TypeError"),
+    ],
+)
+def test_a_template_that_fails_or_does_not_end_is_one_line(
+    template: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vestige.data.chat.PATIENCE", 0.2)
+    with pytest.raises(InputError, match=message) as caught:
+        rows_of(Document("m", "x", messages=(("user", "a"), ("assistant", "a"))), chat=template)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
