@@ -134,7 +134,7 @@ def test_own_sets_are_scored_and_must_offer_what_is_forgotten(
     with pytest.raises(InputError, match=f"no forgotten option '{lost[1]}'"):
         run_study(plan, tmp_path / "other", execution=execution)
     with pytest.raises(InputError, match=r"option 'refnd'.*did you mean 'refund'"):
-        run_study(make_plan(own_sets={"mine": ["refnd"]}), tmp_path / "third", execution=execution)
+        run_study(make_plan(own_sets={"mine": ["refnd", others[0]]}), tmp_path / "third", execution=execution)
 
 
 @pytest.mark.parametrize(
