@@ -41,18 +41,21 @@ TextFormat = Literal["plain", "chat"]
 TEXT_SUFFIXES = (".txt", ".md")
 _TEXT_COLUMNS = ("text", "content", "document", "passage", "sentence")
 _PAIR = ("question", "answer")
+_UNIT = "unit"
 
 
 @dataclass(frozen=True)
 class Document:
     """One text. id: unique in its corpus. question, answer: where the text was made of the two. messages:
-    (role, content) of each turn, where it was made of those."""
+    (role, content) of each turn, where it was made of those. unit: the entity or topic that it belongs to, ""
+    where the file names none."""
 
     id: str
     text: str
     question: str | None = None
     answer: str | None = None
     messages: tuple[tuple[str, str], ...] = ()
+    unit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +121,8 @@ def read_corpus(
     """The documents of a file. JSONL, CSV, TSV, Parquet: a text column, question and answer, or messages;
     .txt, .md: one document a line.
 
+    A column `unit` names the entity or topic that a document belongs to.
+
     column: the text column's name (default: text, content, document, passage or sentence; then question and
     answer, which become "Question: q\\nAnswer: a"). Documents without a visible character are counted and
     left out. Raises InputError: no such file, another format, not UTF-8, no text column, only empty text,
@@ -129,7 +134,11 @@ def read_corpus(
         documents = _lines(path, encoding)
     elif suffix in TABLE_SUFFIXES:
         _refuse_empty(path)
-        documents = _rows(read_table(path, encoding=encoding), column)
+        table = read_table(path, encoding=encoding)
+        documents = _rows(table, column)
+        if _UNIT in table:
+            units = table.texts(_UNIT)
+            documents = [replace(item, unit=unit) for item, unit in zip(documents, units, strict=True)]
     else:
         raise InputError(
             str(path),

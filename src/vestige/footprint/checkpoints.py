@@ -22,12 +22,20 @@ __all__ = [
     "Watcher",
     "checkpoints_of",
     "listed",
+    "methods_of",
     "opener",
+    "oracles_of",
     "resolvable",
 ]
 
 ModelSource = str | Path | LanguageModel
-ModelSources = Sequence[ModelSource] | Mapping[str, ModelSource] | ModelSource
+ModelSources = (
+    Sequence[ModelSource]
+    | Mapping[str, ModelSource]
+    | Mapping[str, Sequence[ModelSource]]
+    | Mapping[str, ModelSource | Sequence[ModelSource]]
+    | ModelSource
+)
 
 
 class Watcher(Protocol):
@@ -91,36 +99,48 @@ def opener(*, dtype: MeasuringDtype, revision: str | None, device: str, four_bit
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model to compare with the base; opened when its turn comes."""
+    """A model to compare with the base; opened when its turn comes.
+
+    method: what it is a training seed of. in_memory: it is there already, so that opening it takes nothing.
+    """
 
     label: str
     role: CheckpointRole
     open: Callable[[], LanguageModel]
+    method: str = ""
+    in_memory: bool = False
 
 
 def checkpoints_of(
     unlearned: ModelSources,
-    oracle: ModelSource | None,
+    oracle: ModelSources | None,
     base: LanguageModel,
     opened: Opened,
 ) -> list[Checkpoint]:
-    """The unlearned models and the oracle. opened(source, label, base, role) loads one."""
+    """The unlearned models and the oracles. opened(source, label, base, role) loads one."""
 
-    def made(label: str, role: CheckpointRole, source: ModelSource) -> Checkpoint:
-        return Checkpoint(label, role, lambda: opened(source, label, base, role))
+    def made(label: str, role: CheckpointRole, source: ModelSource, method: str) -> Checkpoint:
+        here = isinstance(source, LanguageModel)
+        return Checkpoint(label, role, lambda: opened(source, label, base, role), method, here)
 
-    found = [made(label, "unlearned", source) for label, source in listed(unlearned).items()]
-    if oracle is not None:
-        label = "oracle" if all(item.label != "oracle" for item in found) else "oracle (retrained)"
-        found.append(made(label, "oracle", oracle))
+    found = [
+        made(label, "unlearned", source, method)
+        for method, seeds in methods_of(unlearned).items()
+        for label, source in seeds.items()
+    ]
+    taken = {item.label for item in found}
+    for name, source in oracles_of(oracle).items():
+        label = name if name not in taken else f"{name} (retrained)"
+        found.append(made(label, "oracle", source, label))
     return found
 
 
-def listed(models: ModelSources, *, option: str = "--unlearned") -> dict[str, ModelSource]:
-    """Label -> model; labels are folder names, numbered where they repeat."""
+def methods_of(models: ModelSources, *, option: str = "--unlearned") -> dict[str, dict[str, ModelSource]]:
+    """Method -> label -> model. Without names a method is a folder's name, numbered where it repeats; a
+    mapping's value may be several training seeds of one method, labelled `NAME`, `NAME (2)`, ..."""
     if isinstance(models, Mapping):
-        return dict(models)
-    given = [models] if isinstance(models, str | Path | LanguageModel) else list(models)
+        return {method: _seeds(method, given, option) for method, given in models.items()}
+    given = _several(models)
     if not given:
         raise InputError(option, "no model", "at least one", f"give {option} DIR")
     found: dict[str, ModelSource] = {}
@@ -130,7 +150,42 @@ def listed(models: ModelSources, *, option: str = "--unlearned") -> dict[str, Mo
         while label in found:
             label, number = f"{own} ({number})", number + 1
         found[label] = model
-    return found
+    return {label: {label: model} for label, model in found.items()}
+
+
+def oracles_of(models: ModelSources | None) -> dict[str, ModelSource]:
+    """Label -> retrained model: `oracle`, `oracle (2)`, ... where they have no names."""
+    if models is None:
+        return {}
+    named = models if isinstance(models, Mapping) else {"oracle": _several(models)}
+    return {
+        label: source
+        for name, given in named.items()
+        for label, source in _seeds(name, given, "--oracle").items()
+    }
+
+
+def listed(models: ModelSources, *, option: str = "--unlearned") -> dict[str, ModelSource]:
+    """Label -> model, as `methods_of` labels them."""
+    return {
+        label: source
+        for seeds in methods_of(models, option=option).values()
+        for label, source in seeds.items()
+    }
+
+
+def _several(given: ModelSource | Sequence[ModelSource]) -> list[ModelSource]:
+    return [given] if isinstance(given, str | Path | LanguageModel) else list(given)
+
+
+def _seeds(name: str, given: ModelSource | Sequence[ModelSource], option: str) -> dict[str, ModelSource]:
+    sources = _several(given)
+    if not sources:
+        raise InputError(f"{option} {name}", "no model", "at least one", f"give {option} DIR")
+    return {
+        name if number == 1 else f"{name} ({number})": source
+        for number, source in enumerate(sources, start=1)
+    }
 
 
 def resolvable(*models: ModelSource) -> None:

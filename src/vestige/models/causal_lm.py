@@ -43,6 +43,7 @@ from vestige.models.loading import hub_commit, library, quiet_loading, read_conf
 __all__ = [
     "LanguageModel",
     "check_comparable",
+    "check_readable_alike",
     "language_model",
     "load_language_model",
     "tensors_digest",
@@ -303,13 +304,7 @@ def check_comparable(base: LanguageModel, other: LanguageModel) -> None:
             for name, value in other.model.named_parameters()
             if not name.startswith(f"{PROMPT}.")
         }
-        if other.record.vocabulary != base.record.vocabulary:
-            raise InputError(
-                subject,
-                f"a vocabulary of {other.record.vocabulary}",
-                f"{base.record.vocabulary}, as the base",
-                "compare checkpoints with one vocabulary",
-            )
+        _check_vocabulary(base, other)
         # A checkpoint may have come untied: its output layer is then a weight of its own.
         tied = {name for name, _ in base.model.named_parameters(remove_duplicate=False)}
         odd = [name for name in shapes if found.get(name) != shapes[name]]
@@ -321,12 +316,28 @@ def check_comparable(base: LanguageModel, other: LanguageModel) -> None:
                 "the base's weights",
                 "compare checkpoints of one model",
             )
+    check_readable_alike(base, other)
+
+
+def check_readable_alike(base: LanguageModel, other: LanguageModel) -> None:
+    """Raise InputError unless both predict over one vocabulary and make the same tokens of a text."""
+    _check_vocabulary(base, other)
     if other.tokenizer is not base.tokenizer and _tokens(other.tokenizer) != _tokens(base.tokenizer):
         raise InputError(
-            subject,
+            f"model '{other.record.label}'",
             "a tokenizer that reads text otherwise than the base's",
             "one tokenizer for both",
             "compare models with one tokenizer, or delete the checkpoint's own to use the base's",
+        )
+
+
+def _check_vocabulary(base: LanguageModel, other: LanguageModel) -> None:
+    if other.record.vocabulary != base.record.vocabulary:
+        raise InputError(
+            f"model '{other.record.label}'",
+            f"a vocabulary of {other.record.vocabulary}",
+            f"{base.record.vocabulary}, as the base",
+            "compare checkpoints with one vocabulary",
         )
 
 

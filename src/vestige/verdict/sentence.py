@@ -16,7 +16,7 @@ from vestige.contracts import (
 )
 from vestige.verdict.words import words_of
 
-__all__ = ["sentence"]
+__all__ = ["retained_sentences", "sentence"]
 
 _NOUNS = {"class": ("intent", "intents"), "association": ("sub-intent", "sub-intents")}
 
@@ -88,7 +88,7 @@ def _equivalent(evidence: Evidence, name: str, about: str) -> list[str]:
         where = _everywhere(evidence, evidence.nothing_to_undo)
         full = words_of(evidence).full
         found.append(f"On {where} so does {full}: there was nothing to undo that these outputs show.")
-    return [*found, *_retained_all(evidence)]
+    return [*found, *retained_sentences(evidence)]
 
 
 def _admits(evidence: Evidence) -> str:
@@ -121,7 +121,7 @@ def _closer(evidence: Evidence, name: str, about: str) -> list[str]:
     if evidence.nothing_to_undo:
         where = _everywhere(evidence, evidence.nothing_to_undo)
         found.append(f"On {where} there was nothing to undo that these outputs show.")
-    return [*found, *_retained_all(evidence), *_not_equivalent(evidence)]
+    return [*found, *retained_sentences(evidence), *_not_equivalent(evidence)]
 
 
 def _not_closer(evidence: Evidence, name: str, about: str) -> list[str]:
@@ -137,7 +137,7 @@ def _not_closer(evidence: Evidence, name: str, about: str) -> list[str]:
             f"{about}, {name} is not closer to retraining than {words.full}: these {words.rows} would have "
             f"shown a gain of {least} with 80 % power, and none is shown{on}."
         )
-    return [first, *_remaining(evidence), *_retained_all(evidence)]
+    return [first, *_remaining(evidence), *retained_sentences(evidence)]
 
 
 def _damaged(evidence: Evidence, name: str, about: str) -> list[str]:
@@ -145,7 +145,7 @@ def _damaged(evidence: Evidence, name: str, about: str) -> list[str]:
     found = [f"{name} is damaged: {_harm(retained)}.", *map(_retained, evidence.other_retained)]
     if evidence.views:
         share = evidence.share
-        if not isinstance(share, Undefined):
+        if not isinstance(share, Undefined) and share > 0:
             found.append(f"{about}, it went {_percent(share)} of the way to retraining.")
         found += _remaining(evidence)
     else:
@@ -156,10 +156,11 @@ def _damaged(evidence: Evidence, name: str, about: str) -> list[str]:
 def _undetermined(evidence: Evidence, name: str, about: str) -> list[str]:
     missing = "; ".join(evidence.missing)
     found = [f"{about}, nothing is shown about {name} that would settle it. What is missing: {missing}."]
-    return [*found, *_remaining(evidence), *_retained_all(evidence)]
+    return [*found, *_remaining(evidence), *retained_sentences(evidence)]
 
 
-def _retained_all(evidence: Evidence) -> list[str]:
+def retained_sentences(evidence: Evidence) -> list[str]:
+    """A sentence on each retained text: what it lost, and whether that is harm."""
     return [_retained(part) for part in (evidence.retained, *evidence.other_retained)]
 
 
@@ -220,10 +221,11 @@ def _retained(retained: RetainedEvidence) -> str:
             if isinstance(change.lower, float) and isinstance(change.upper, float)
             else ""
         )
+    rest = "it" if retained.name else "the rest"
     meaning = {
-        "unharmed": "the rest is unharmed",
-        "unsettled": "whether the rest is unharmed is not settled",
-        "damaged": "the rest is damaged",
+        "unharmed": f"{rest} is unharmed",
+        "unsettled": f"whether {rest} is unharmed is not settled",
+        "damaged": f"{rest} is damaged",
     }[retained.harm]
     words = words_of(retained)
     where = f"{retained.rows} {words.row}{'s' if retained.rows != 1 else ''}"
@@ -329,7 +331,7 @@ def _number(value: float) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{value * 100:.0f} %"
+    return f"{value * 100:.0f} %".replace("-0 %", "0 %") if abs(value) < 0.005 else f"{value * 100:.0f} %"
 
 
 def _counted(number: int, one: str, many: str) -> str:
