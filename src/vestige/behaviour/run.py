@@ -52,6 +52,7 @@ from vestige.footprint.checkpoints import (
     resolvable,
 )
 from vestige.footprint.records import FootprintRecord
+from vestige.locks import alone_in_out
 from vestige.models.causal_lm import LanguageModel, check_comparable
 from vestige.models.devices import chosen_device
 from vestige.readers import read_json
@@ -59,6 +60,7 @@ from vestige.readers import read_json
 __all__ = ["behaviour", "read_footprint"]
 
 
+@alone_in_out("behaviour")
 def behaviour(
     *,
     base: ModelSource,

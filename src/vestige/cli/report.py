@@ -78,7 +78,7 @@ def report(
     from vestige.report.reader import assessment_files, has_assessments, read_assessments
     from vestige.report.recovered import recovered
     from vestige.report.together import together_sections
-    from vestige.study.store import refresh_manifest
+    from vestige.study.store import republishing
 
     formats = _formats(tables, "--tables", FORMATS)
     if _of_footprints(folders):
@@ -110,25 +110,24 @@ def report(
     for item in assessments:
         for line in contradictions(item):
             typer.echo(f"warning: {item.name}: {line}".encode("unicode_escape").decode(), err=True)
-    written = []
-    if html or not (formats or drawn):
-        written.append(
-            write_report(
-                assessments,
-                target / "report.html",
-                title=title,
-                paper=paper,
-                recoveries=recoveries,
-                together=together,
+    with republishing(target) as written:
+        if html or not (formats or drawn):
+            written.append(
+                write_report(
+                    assessments,
+                    target / "report.html",
+                    title=title,
+                    paper=paper,
+                    recoveries=recoveries,
+                    together=together,
+                )
             )
-        )
-    if only is None and assessments:
-        written += write_tables(assessments, target / "tables", formats)
-    if paper is not None and (formats or drawn):
-        from vestige.report.paper import write_paper
+        if only is None and assessments:
+            written += write_tables(assessments, target / "tables", formats)
+        if paper is not None and (formats or drawn):
+            from vestige.report.paper import write_paper
 
-        written += write_paper(paper, target, tables=formats, figures=drawn)
-    refresh_manifest(target, *(path.relative_to(target).as_posix() for path in written))
+            written += write_paper(paper, target, tables=formats, figures=drawn)
     if as_json:
         typer.echo(_record(assessments, recoveries, written))
         return

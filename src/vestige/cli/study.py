@@ -353,7 +353,7 @@ def run_and_report(study: Study, folder: Path, execution: Execution) -> StudyRun
     from vestige.report.paper import read_paper
     from vestige.report.recovered import recovered
     from vestige.report.together import together_sections
-    from vestige.study.store import refresh_manifest
+    from vestige.study.store import republishing
     from vestige.study.sweep import run_all
 
     with Progress(1.0) as progress:
@@ -369,15 +369,17 @@ def run_and_report(study: Study, folder: Path, execution: Execution) -> StudyRun
         if result.assessments:
             progress.stage("writing the report")
             made = list(result.assessments.values())
-            write_report(
-                made,
-                folder / "report.html",
-                title=study.name,
-                paper=read_paper([folder]),
-                recoveries=recovered([folder / name for name in result.assessments]),
-                together=together_sections(folder),
-            )
-            refresh_manifest(folder, "report.html")
+            with republishing(folder) as written:
+                written.append(
+                    write_report(
+                        made,
+                        folder / "report.html",
+                        title=study.name,
+                        paper=read_paper([folder]),
+                        recoveries=recovered([folder / name for name in result.assessments]),
+                        together=together_sections(folder),
+                    )
+                )
     return result
 
 

@@ -56,6 +56,7 @@ from vestige.footprint.texts import (
     warnings_of,
 )
 from vestige.footprint.world import World
+from vestige.locks import alone_in_out
 from vestige.models.causal_lm import LanguageModel, check_comparable
 from vestige.models.devices import chosen_device
 from vestige.models.lm_record import LanguageModelRecord
@@ -67,6 +68,7 @@ from vestige.unlearning.folder import retained_by
 __all__ = ["Quiet", "Watcher", "footprint"]
 
 
+@alone_in_out("footprint")
 def footprint(
     *,
     base: ModelSource,

@@ -41,6 +41,7 @@ from vestige.language_study.budget import (
     question_files,
     read_texts,
 )
+from vestige.locks import alone_in_out
 from vestige.models.causal_lm import LanguageModel, check_comparable
 from vestige.models.devices import chosen_device
 from vestige.models.positions import refuse_unreadable
@@ -53,6 +54,7 @@ __all__ = ["relearn"]
 Part = Literal["base", "unlearned", "oracle"]
 
 
+@alone_in_out("relearn")
 def relearn(
     *,
     base: str | Path | LanguageModel,

@@ -48,6 +48,7 @@ from vestige.language_study.records import InjectedScores, LanguageStudyRecord, 
 from vestige.language_study.relearn import relearn
 from vestige.language_study.table import study_rows
 from vestige.language_study.texts import joined_text, text_file
+from vestige.locks import alone_in_out
 from vestige.methods import METHODS
 from vestige.models.backbones import content_hash, resolve_backbone
 from vestige.models.causal_lm import LanguageModel, load_language_model
@@ -124,6 +125,7 @@ class _Run:
         return [file_sha256(self.files[name]) for name in names]
 
 
+@alone_in_out("study", "root")
 def run_language_study(
     plan: LanguagePlan, root: Path, *, device: str | None = None, watcher: Watcher | None = None
 ) -> LanguageStudyRecord:

@@ -30,6 +30,7 @@ __all__ = [
     "is_adapter",
     "merged",
     "named_base",
+    "order_config",
     "save_prompted",
     "without_adapters",
     "write_base",
@@ -172,6 +173,17 @@ def named_base(name: str) -> NamedBase | None:
 def write_base(folder: Path, *, label: str, sha256: str) -> None:
     """Note the weights that the adapter in `folder` belongs to, for `named_base`."""
     write_text(folder / NOTED_BASE, json.dumps({"label": label, "sha256": sha256}))
+
+
+def order_config(folder: Path) -> None:
+    """Sort what the adapter's configuration in `folder` says: peft keeps names of layers in sets, whose order
+    differs by process, so that equal models would have files of different hashes."""
+    path = folder / ADAPTER_CONFIG
+    found = json.loads(path.read_text(encoding="utf-8"))
+    for value in found.values():
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            value.sort()
+    write_text(path, json.dumps(found, indent=2, sort_keys=True))
 
 
 def save_prompted(model: PromptedLM, tokenizer: Any, folder: Path) -> None:

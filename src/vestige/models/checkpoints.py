@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import warnings
@@ -12,11 +11,10 @@ from typing import Any
 from torch import nn
 
 from vestige.errors import InputError
-from vestige.files import write_text, writing
-from vestige.models.adapters import PromptedLM, merged, save_prompted, write_base
+from vestige.files import writing
+from vestige.models.adapters import PromptedLM, merged, order_config, save_prompted, write_base
 from vestige.models.backbones import quiet_loading
 from vestige.models.lm_record import LanguageModelRecord
-from vestige.models.weight_files import ADAPTER_CONFIG
 
 __all__ = ["UNFINISHED", "base_place", "refuse_unfinished", "save_trained"]
 
@@ -42,14 +40,6 @@ def refuse_unfinished(name: str) -> None:
         )
 
 
-def _order_targets(config: Path) -> None:
-    """Sort the names of the adapted layers: peft keeps a set of them, whose order differs by process."""
-    found = json.loads(config.read_text(encoding="utf-8"))
-    if isinstance(found.get("target_modules"), list):
-        found["target_modules"].sort()
-        write_text(config, json.dumps(found, indent=2, sort_keys=True))
-
-
 def save_trained(
     model: nn.Module, tokenizer: Any, folder: Path, *, base: LanguageModelRecord, whole: bool
 ) -> tuple[str, ...]:
@@ -70,7 +60,7 @@ def save_trained(
         elif hasattr(adapted, "peft_config") and not whole:
             adapted.peft_config["default"].base_model_name_or_path = base_place(base)
             adapted.save_pretrained(str(partial))
-            _order_targets(partial / ADAPTER_CONFIG)
+            order_config(partial)
             write_base(partial, label=base.label, sha256=base.sha256)
         else:
             plain: Any = merged(adapted).model if hasattr(adapted, "merge_and_unload") else adapted

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from vestige.contracts import Floats, Record
 from vestige.errors import InputError
 from vestige.files import write_text, writing
+from vestige.models.adapters import order_config
 from vestige.models.backbones import Backbone, BackboneRecord, content_hash, load_backbone, quiet_loading
 from vestige.models.finite import refuse_no_numbers
 from vestige.models.head import DecisionHead
@@ -120,6 +121,7 @@ class SchemaModel(TrainableModule):
             target.mkdir(parents=True, exist_ok=True)
             self.backbone.save_pretrained(str(target / "adapter"), save_embedding_layers=False)  # type: ignore[operator]
             (target / "adapter" / "README.md").unlink(missing_ok=True)
+            order_config(target / "adapter")
             head = {name: value.detach().contiguous() for name, value in self.head.state_dict().items()}
             save_file(head, str(target / "head.safetensors"))
             if inside:

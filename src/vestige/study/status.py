@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vestige.contracts import Record
+from vestige.locks import held
 from vestige.methods import METHODS
 from vestige.study.candidates import ALL_OPTIONS, suffix
-from vestige.study.locks import locked
 from vestige.study.plan import Plan
 from vestige.study.store import Store
 
@@ -51,7 +51,7 @@ def study_status(out: str | Path) -> StudyStatus:
     """Read a run folder. Raises InputError when it is not one, or a record is damaged."""
     store = Store.reading(out)
     plan = store.read("plan.json", Plan)
-    running = locked(store.root)
+    running = held(store.root)
     records = store.nodes()
     failures = {item["label"]: item["reason"] for item in _list(store, "failures.json")}
     done = [

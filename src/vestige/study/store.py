@@ -30,10 +30,10 @@ from pydantic import Field, ValidationError, field_validator
 from vestige.contracts import Record
 from vestige.errors import InputError, shown
 from vestige.files import drop_unfinished, writable_folder, write_bytes
+from vestige.locks import alone_in, holding
 from vestige.readers import read_json as read_json_file
 from vestige.seeds import digest
 from vestige.study.folder_kinds import refused
-from vestige.study.locks import alone_in, flock
 
 __all__ = [
     "ARMS",
@@ -51,6 +51,7 @@ __all__ = [
     "read_manifest",
     "refresh_manifest",
     "refuse_strangers",
+    "republishing",
     "run_folders",
 ]
 
@@ -150,18 +151,31 @@ def _manifest_bytes(files: Mapping[str, str]) -> bytes:
     return pretty({**body, "seal": digest(canonical(body))}).encode()
 
 
-def refresh_manifest(root: Path, *paths: str) -> None:
-    """Enter the present hash of files that were written again on purpose, such as `report.html`.
+@contextmanager
+def republishing(root: Path) -> Iterator[list[Path]]:
+    """Write pages, tables and figures of a run folder anew: their paths are put into the list that is given.
 
-    Does nothing in a folder without a manifest. paths: relative to `root`.
+    The folder is held from before the first is written, and the manifest has their hashes at the end, also
+    of those before a failure. A folder without a manifest is left to the caller. Raises InputError, with
+    nothing written, while a run is at work in it.
     """
+    written: list[Path] = []
     if not (root / MANIFEST).is_file():
+        yield written
         return
     with alone_in(root):
         files = read_manifest(root)
-        for name in paths:
-            files[name] = file_sha256(root / name)
-        write_bytes(root / MANIFEST, _manifest_bytes(files))
+        try:
+            yield written
+        finally:
+            files |= {path.relative_to(root).as_posix(): file_sha256(path) for path in written}
+            write_bytes(root / MANIFEST, _manifest_bytes(files))
+
+
+def refresh_manifest(root: Path, *paths: str) -> None:
+    """Enter the present hash of files that were written again on purpose. paths: relative to `root`."""
+    with republishing(root) as written:
+        written += [root / name for name in paths]
 
 
 def refuse_strangers(root: Path, own: Sequence[str], what: str) -> None:
@@ -415,13 +429,8 @@ class NodeFolder:
     def alone(self) -> Iterator[None]:
         """Keep a second process out of the working folder, such as one that a killed run left behind."""
         self.part.parent.mkdir(parents=True, exist_ok=True)
-        path = self.part.parent / f".lock-{self.name}"
-        with path.open("a") as file:
-            flock(file, wait=True)
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
+        with holding(self.part.parent / f".lock-{self.name}"):
+            yield
 
     def begin(self) -> Path:
         """Make the working folder, or find the one that an interrupted run left.

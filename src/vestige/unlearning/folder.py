@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,13 +11,9 @@ from typing import Any
 
 from vestige.errors import InputError
 from vestige.files import atomic_path, drop_unfinished, writable_folder, write_text
+from vestige.locks import alone_in
 from vestige.models.checkpoints import UNFINISHED
 from vestige.unlearning.records import CheckpointRecord
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["WORK", "finished", "made_by", "making", "read_record", "retained_by", "write_log"]
 
@@ -76,7 +71,7 @@ def making(folder: Path, identity: str) -> Iterator[CheckpointRecord | None]:
     if (done := read_record(folder)) is not None and done.identity == identity:
         yield done
         return
-    with _alone(folder):
+    with alone_in(writable_folder(folder), LOCK, keep=False):
         drop_unfinished(folder)
         done = _opened(folder, identity)
         try:
@@ -106,31 +101,6 @@ def _opened(folder: Path, identity: str) -> CheckpointRecord | None:
         raise _other(folder, "other files")
     write_text(mark, json.dumps({"identity": identity}))
     return None
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Inside, no other process is; a kill frees the folder. Without `fcntl` (Windows) nothing is held."""
-    writable_folder(folder)
-    lock = folder / LOCK
-    with lock.open("a") as handle:
-        if fcntl is not None:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                own = os.path.samestat(lock.stat(), os.fstat(handle.fileno()))  # not one just taken away
-            except OSError:
-                own = False
-            if not own:
-                raise InputError(
-                    str(folder),
-                    "another process at work in it",
-                    "one process a folder",
-                    "wait until it has finished, or name another --out",
-                )
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
 
 
 def finished(folder: Path, record: CheckpointRecord) -> None:

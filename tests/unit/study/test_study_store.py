@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from vestige.errors import InputError
+from vestige.locks import held
 from vestige.study import audit_files
 from vestige.study.audit_folder import Folder
-from vestige.study.locks import locked
 from vestige.study.plan import Plan
 from vestige.study.store import (
     NodeFolder,
@@ -141,13 +141,13 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
-    assert not locked(tmp_path)
+    assert not held(tmp_path)
     with Store.writing(tmp_path) as store:
         store.write_json("plan.json", {})
-        assert locked(tmp_path)
+        assert held(tmp_path)
         with pytest.raises(InputError, match="another run at work"), Store.writing(tmp_path):
             pass
-    assert not locked(tmp_path)
+    assert not held(tmp_path)
 
 
 def test_the_lock_goes_with_a_killed_process(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from bag_of_words import SPEC, BagOfWords
 
 import vestige.cli.study
 from vestige.cli import run
+from vestige.locks import alone_in
 from vestige.study.audit import audit_study
 from vestige.study.plan import Plan
 from vestige.study.runner import Execution, StudyResult, run_study
@@ -58,6 +59,13 @@ def test_run_prints_the_verdict_and_leaves_a_report_that_the_audit_accepts(
     assert "distances" in capsys.readouterr().out
     # The report may be written again on purpose; the manifest follows.
     assert run(["report", str(out), "--title", "Another heading", "--tables", "csv"]) == 1 - 1
+    assert audit_study(out).passed
+    # While a run is at work nothing is written: the manifest could not follow.
+    before = (out / "report.html").read_bytes()
+    with alone_in(out):
+        assert run(["report", str(out), "--title", "A third"]) == 2
+        assert "another run at work" in capsys.readouterr().err
+    assert (out / "report.html").read_bytes() == before
     assert audit_study(out).passed
     (out / "report.html").write_text("forged", encoding="utf-8")
     capsys.readouterr()

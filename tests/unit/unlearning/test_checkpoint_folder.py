@@ -86,7 +86,7 @@ def test_one_process_works_in_a_folder(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "un"
     with (
         making(out, "another's"),
-        pytest.raises(InputError, match="another process at work in it; needed one process a folder"),
+        pytest.raises(InputError, match="another run at work in this folder; needed one run at a time"),
     ):
         make(folder, out)
 
