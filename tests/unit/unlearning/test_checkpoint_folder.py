@@ -243,7 +243,7 @@ def test_a_prompt_brings_the_weights_that_it_was_trained_before(folder: Path, tm
         ("grad_diff_kl", {"layer": 0}, "setting 'layer': found 0 for GradDiff-KL, which reads no block"),
         ("grad_diff_kl", {"topic_weights": {"b": 2.0}}, "setting 'topic_weights': found topic 'b'"),
         ("grad_diff_kl", {"topic_lengths": {"b": 9}}, "setting 'topic_lengths': found topic 'b'"),
-        ("grad_diff_kl", {"learning_rate": -1}, "found '-1'; needed greater than 0"),
+        ("grad_diff_kl", {"learning_rate": -1}, "found '-1'; needed a number above 0"),
     ],
 )
 def test_a_setting_that_would_change_nothing_is_refused(
