@@ -15,7 +15,7 @@ from vestige.contracts import Undefined
 from vestige.data.corpora import read_corpus
 from vestige.data.language_rows import LanguageRow, language_rows
 from vestige.errors import InputError
-from vestige.files import write_text
+from vestige.files import write_text, writing
 from vestige.footprint.fictitious import Facts, everyday_sentences, fictitious_facts, questions
 from vestige.footprint.injection import inject
 from vestige.footprint.judgements import InjectionGates, InjectionSettings
@@ -92,7 +92,7 @@ def _saved(model: nn.Module, tokenizer: Any, folder: Path) -> None:
     from vestige.models.backbones import quiet_loading
 
     own: Any = model
-    with quiet_loading():
+    with writing(folder), quiet_loading():
         own.save_pretrained(str(folder))
         tokenizer.save_pretrained(str(folder))
 

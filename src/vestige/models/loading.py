@@ -90,7 +90,7 @@ def library(subject: str, needed: str, remedy: str) -> Iterator[None]:
         kind = type(error).__name__
         told = isinstance(error, OSError | ValueError | RuntimeError | ImportError) and lines
         found = lines[0] if told else f"{kind}: {lines[0]}" if lines else kind
-        if told and found.endswith(":") and len(lines) > 1:
+        if found.endswith(":") and len(lines) > 1:
             found = f"{found} {lines[1]}"
         raise InputError(subject, found[:200], needed, remedy) from None
 
@@ -177,8 +177,8 @@ def read_model(
     config = None
     if gguf_file is None:
         config = read_config(source, subject=subject, revision=revision)
-        options |= {"use_safetensors": True}
         _refuse_odd_config(config, subject)
+        options |= {"use_safetensors": True, "config": config}
         if Path(source).is_dir():
             stored = whole_model(Path(source), subject)
             if not quantised:
@@ -243,7 +243,14 @@ def _no_conversion() -> Iterator[None]:
 
 
 def _refuse_odd_config(config: Any, subject: str) -> None:
-    """Raise InputError for a configuration that names other weights than those beside it."""
+    """Put a configuration's switches for running a model back to their defaults: they say nothing of its
+    weights, and a kernel from the hub is a program. Raises InputError for one that names other weights than
+    those beside it."""
+    with library(subject, MODEL, CHECK):
+        config._attn_implementation = config._experts_implementation = None
+        config.return_dict = True
+        config.output_hidden_states = config.output_attentions = False
+        config.fusion_config = None
     if named := getattr(config, "transformers_weights", None):
         raise InputError(
             subject,
@@ -278,7 +285,8 @@ def _left_over(model: nn.Module, config: Any, names: set[str]) -> set[str]:
     import torch
     import transformers
 
-    declared = getattr(transformers, str((getattr(config, "architectures", None) or [""])[0]), None)
+    named = getattr(config, "architectures", None)
+    declared = getattr(transformers, str(named[0]), None) if isinstance(named, list) and named else None
     if not names or declared is None or declared is type(model):
         return names
     with torch.device("meta"):

@@ -231,6 +231,12 @@ def config(folder: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def index(folder: Path, text: str) -> None:
+    """In place of the weights, unless they were put into shards."""
+    (folder / "model.safetensors").unlink(missing_ok=True)
+    (folder / "model.safetensors.index.json").write_text(text)
+
+
 def shards_beside(file: Path) -> None:
     """Another model's shards and index beside the file."""
     other = {name: torch.zeros_like(value) for name, value in load_file(file).items()}
@@ -444,6 +450,27 @@ WHOLE: dict[str, tuple[Damage, str]] = {
         lambda folder: config(folder, quantization_config={"quant_method": "odd"}),
         "quantised with odd|odd",
     ),
+    "an index {": (lambda folder: index(folder, "{"), r"a damaged model\.safetensors\.index\.json"),
+    "an index without a map": (lambda folder: index(folder, "{}"), "a damaged"),
+    "an index into another folder": (
+        lambda folder: index(folder, json.dumps({"weight_map": {"a": "../base/model.safetensors"}})),
+        "a damaged",
+    ),
+    "an index of absent shards": (
+        lambda folder: index(folder, json.dumps({"weight_map": {"a": "model-00001-of-00001.safetensors"}})),
+        r"model-00001-of-00001\.safetensors: found no such file",
+    ),
+    "an index of other tensors": (
+        lambda folder: (
+            (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors"),
+            index(folder, json.dumps({"weight_map": {"a": "model-00001-of-00001.safetensors"}})),
+        ),
+        r"index\.json and model-00001-of-00001\.safetensors that differ in 'a', 'lm_head\.weight'",
+    ),
+    "shards without an index": (
+        lambda folder: (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors"),
+        r"shards without model\.safetensors\.index\.json",
+    ),
     "no tokenizer.json": (lambda folder: (folder / "tokenizer.json").unlink(), "without tokenizer.json"),
     "no tokenizer_config.json": (
         lambda folder: (folder / "tokenizer_config.json").unlink(),
@@ -586,6 +613,30 @@ def test_what_stands_behind_the_hidden_states_may_be_absent_or_left_over(tmp_pat
     edited(tmp_path / "masked" / "model.safetensors", lambda s: {k: own.get(k, v) for k, v in s.items()})
     assert not any("pooler" in name for name in load_file(tmp_path / "masked" / "model.safetensors"))
     assert torch.equal(embedded(tmp_path / "masked"), wanted)
+
+
+@pytest.mark.parametrize(
+    "switch",
+    [
+        {"_attn_implementation": "owner/kernel"},
+        {"attn_implementation": "owner/kernel"},
+        {"_attn_implementation": "eager"},
+        {"return_dict": False},
+        {"output_hidden_states": True},
+        {"dtype": "float16"},
+        {"fusion_config": {"patch_embeddings": True}},
+    ],
+    ids=str,
+)
+def test_switches_beside_the_weights_change_nothing(
+    switch: dict[str, Any], base: Path, tmp_path: Path
+) -> None:
+    """A kernel of the hub would be fetched and run; the others change the form or rounding of an answer."""
+    shutil.copytree(base, tmp_path / "model")
+    config(tmp_path / "model", **switch)
+    found: Any = load_language_model(str(tmp_path / "model")).model
+    assert found.config._attn_implementation == "sdpa"
+    assert torch.equal(logits(found), language(base))
 
 
 class Asked:
