@@ -467,7 +467,7 @@ def test_a_new_process_reloads_each_from_its_folder_alone(
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", RELOAD, str(tmp_path / "moved"), json.dumps(asked)],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "src")))},
         capture_output=True,
         text=True,
     )

@@ -99,6 +99,10 @@ def test_a_refusal_inside_the_library_for_tensors_is_the_system_s(tmp_path: Path
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert load_checkpoint(tmp_path, "") is None
+    save_checkpoint(tmp_path, Checkpoint(1, "", state, {}, []))
+    assert load_checkpoint(tmp_path, "") is not None
+    save_file({"weight": torch.ones(100_000)}, str(tmp_path / "checkpoint-00000001" / "weights.safetensors"))
+    assert load_checkpoint(tmp_path, "") is None  # no longer what was written
     with pytest.raises(InputError, match="a full disk; needed room to write"), writing(tmp_path):
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
     with pytest.raises(SafetensorError), writing(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -17,6 +18,8 @@ from torch import Tensor
 from vestige.files import writing
 
 __all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint"]
+
+TENSORS = WEIGHTS, MOMENTS = "weights.safetensors", "moments.safetensors"
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,15 @@ def _save(folder: Path, checkpoint: Checkpoint) -> None:
     partial.mkdir()
     save_file(
         {k: v.detach().contiguous() for k, v in checkpoint.weights.items()},
-        str(partial / "weights.safetensors"),
+        str(partial / WEIGHTS),
     )
-    save_file(checkpoint.moments, str(partial / "moments.safetensors"))
-    state = {"step": checkpoint.step, "identity": checkpoint.identity, "log": checkpoint.log}
+    save_file(checkpoint.moments, str(partial / MOMENTS))
+    state = {
+        "step": checkpoint.step,
+        "identity": checkpoint.identity,
+        "log": checkpoint.log,
+        "files": {name: _sha256(partial / name) for name in TENSORS},
+    }
     (partial / "state.json").write_text(json.dumps(state), encoding="utf-8")
     for path in partial.iterdir():
         with path.open("rb") as handle:
@@ -80,14 +88,20 @@ def _save(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(folder: Path, identity: str) -> Checkpoint | None:
-    """The newest complete checkpoint of this identity, or None. Another identity's is never used."""
+    """The newest complete checkpoint of this identity, or None. Another identity's is never used, nor one
+    whose tensors are no longer what was written."""
     for path in sorted(folder.glob("checkpoint-*"), reverse=True):
         try:
             state = json.loads((path / "state.json").read_text(encoding="utf-8"))
-            weights = load_file(str(path / "weights.safetensors"))
-            moments = load_file(str(path / "moments.safetensors"))
-        except (OSError, ValueError, SafetensorError):
-            continue
-        if state.get("identity") == identity:
+            if state["identity"] != identity or state["files"] != {n: _sha256(path / n) for n in TENSORS}:
+                continue
+            weights, moments = (load_file(str(path / name)) for name in TENSORS)
             return Checkpoint(state["step"], identity, weights, moments, state["log"])
+        except (OSError, ValueError, LookupError, TypeError, SafetensorError):
+            continue
     return None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

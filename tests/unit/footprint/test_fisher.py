@@ -328,7 +328,7 @@ def test_two_processes_with_unequal_shares_give_the_same(exact: Any, tmp_path: P
                 **shared,
                 "RANK": str(rank),
                 "LOCAL_RANK": str(rank),
-                "PYTHONPATH": str(ROOT),
+                "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))),
                 "OMP_NUM_THREADS": "1",
             },
             stderr=subprocess.PIPE,

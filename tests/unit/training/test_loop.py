@@ -96,7 +96,11 @@ def test_kill_9_loses_at_most_the_checkpoint_interval(folder: Path, reference: s
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(folder), str(tmp_path)],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": str(torch.get_num_threads())},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(root), str(root / "src"))),
+            "OMP_NUM_THREADS": str(torch.get_num_threads()),
+        },
         capture_output=True,
         text=True,
     )
