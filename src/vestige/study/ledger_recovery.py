@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from vestige.attacks.records import (
     UNSEEN,
@@ -19,6 +18,7 @@ from vestige.contracts import Estimate, Floats, Interval, Undefined
 from vestige.files import read_record
 from vestige.study.ledger_rows import ControlRow, CurveRow, FreshHeadRow, RecoveryRow
 from vestige.study.ledger_run import REMEDY, Filled, Run, bundle_name, model_names, number_of
+from vestige.study.recovery_work import read_parquet
 
 __all__ = [
     "control_rows",
@@ -31,6 +31,7 @@ __all__ = [
 
 UNLEARNED, ORACLE, FULL = "unlearned", "oracle", "full"
 CONTRASTS = ("g_abs", "g_adj", "g_headroom")
+CURVE_COLUMNS = ("population", "checkpoint", "unit", "k", "adapt_seed", "t", "p_gold")
 
 
 def recoveries(runs: Sequence[Run]) -> list[tuple[Run, RecoveryRecord]]:
@@ -198,7 +199,7 @@ def _by_unit(run: Run, record: RecoveryRecord) -> Iterator[tuple[str, str, float
     path = run.root / record.curves if record.curves else None
     if path is None or not path.is_file():
         return
-    table = pd.read_parquet(path)
+    table = read_parquet(path, CURVE_COLUMNS)
     table = table[table["population"] == UNSEEN]
     roles = table["checkpoint"].where(table["checkpoint"].isin([FULL, ORACLE]), UNLEARNED)
     means = (
@@ -247,7 +248,7 @@ def start_probabilities(
         path = run.root / record.curves if record.curves else None
         if path is None or not path.is_file():
             continue
-        table = pd.read_parquet(path)
+        table = read_parquet(path, CURVE_COLUMNS)
         settings = table.loc[table["t"] == 0, ["k", "adapt_seed"]].drop_duplicates()
         if settings.empty:
             continue

@@ -16,6 +16,8 @@ from vestige.contracts import Floats
 from vestige.decision.choices import is_right
 from vestige.errors import Diverged, InputError
 from vestige.files import write_bytes
+from vestige.readers import file_bytes
+from vestige.readers.parquet_files import read_parquet as parquet_table
 from vestige.seeds import digest
 from vestige.study.cells import Node, request_identity
 from vestige.study.protocol import Rows, Score
@@ -259,17 +261,11 @@ def parquet(table: pd.DataFrame) -> bytes:
     return out.getvalue()
 
 
-def read_parquet(path: Path) -> pd.DataFrame:
-    """The reverse of `parquet`. Raises InputError when the file is not one."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pd.DataFrame(pq.ParquetFile(path).read().to_pydict())
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(
-            str(path), str(error).splitlines()[0], "a Parquet table that the run wrote", "run it again"
-        ) from None
+def read_parquet(path: Path, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """The reverse of `parquet`. columns: that must be there. Raises InputError when the file is not one."""
+    table = parquet_table(str(path), file_bytes(path, "a Parquet table that the run wrote"))
+    table.need(*columns)
+    return pd.DataFrame({name: table.cells(name) for name in table.names})
 
 
 def _populations(work: RecoverWork) -> Sequence[str]:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from bag_of_words import SPEC
@@ -192,3 +194,19 @@ def test_an_undefined_published_contrast_does_not_silence_the_levels(
     said = recovery_sentence(record.model_copy(update={"pooled": (pooled,)}))
     assert "published adjusted contrast undefined: one row" in said
     assert "gold probability on unseen rows went from" in said
+
+
+@pytest.mark.parametrize("fault", ["half of it", "another table"])
+def test_curves_that_cannot_be_read_are_one_line(
+    fault: str, attacked: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = attacked / "recovery/01-s17-simnpo.parquet"
+    data = path.read_bytes()
+    if fault == "half of it":
+        path.write_bytes(data[: len(data) // 2])
+    else:
+        pq.write_table(pa.table({"a": [1]}), path)
+    assert run(["report", str(attacked), "--figures", "svg"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(path) in line
+    assert ("truncated Parquet" if fault == "half of it" else "a column 'population'") in line
