@@ -265,19 +265,15 @@ def _stored(path: Path) -> CheckpointRelearning | None:
 
 def _values(model: nn.Module, tokenizer: Any, budget: Budget, settings: RelearnSettings) -> list[list[float]]:
     """For each scored item: correctness of each question, or mean log p of each sequence."""
+    asked = [question for item in budget.scored for question in item.questions]
+    asking = settings.asking
+    right = iter(
+        answer(model, tokenizer, asked, bos=asking.bos == "tokenizer", ties=asking.ties).correct
+        if asked
+        else ()
+    )
     return [
-        [
-            float(right)
-            for right in answer(
-                model,
-                tokenizer,
-                item.questions,
-                bos=settings.asking.bos == "tokenizer",
-                ties=settings.asking.ties,
-            ).correct
-        ]
-        if item.questions
-        else token_log_probs(model, item.rows)
+        [float(next(right)) for _ in item.questions] if item.questions else token_log_probs(model, item.rows)
         for item in budget.scored
     ]
 

@@ -323,7 +323,7 @@ def test_the_command_line(work: Path, tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("rate", "code", "said"),
     [
-        ("-1", 2, "setting 'learning_rate': found '-1.0'; needed greater than 0"),
+        ("-1", 2, "setting 'learning_rate': found '-1.0'; needed a number above 0"),
         ("nan", 2, "setting 'learning_rate': found 'nan'; needed a finite number"),
         ("1e30", 1, "the attack on the base stopped"),
     ],
