@@ -7,6 +7,17 @@ from collections.abc import Sequence
 from typing import Literal
 
 from vestige.contracts import Estimate, Interval, Undefined
+from vestige.phrases import (
+    LABEL_LIMIT,
+    characters,
+    count,
+    counted,
+    cut,
+    listed,
+    number_word,
+    plain,
+    short,
+)
 
 __all__ = [
     "LABEL_LIMIT",
@@ -28,9 +39,6 @@ __all__ = [
     "view_words",
 ]
 
-LABEL_LIMIT = 48
-"""Labels longer than this many characters are cut in the middle and their length is stated."""
-
 Style = Literal["percent", "points", "share", "number", "signed", "small", "ratio", "count"]
 """How a value is printed.
 
@@ -39,22 +47,6 @@ number: 0.2512 -> `0.251`. signed: `+0.001`. small: scientific below 0.001. rati
 count: `1,234`.
 """
 
-_JOINERS = "\u200c\u200d"
-_WORDS = (
-    "no",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-)
 _UNITS = {
     "class": ("intent", "intents"),
     "association": ("sub-intent", "sub-intents"),
@@ -62,54 +54,6 @@ _UNITS = {
     "row": ("row", "rows"),
     "unit": ("unit", "units"),
 }
-
-
-def plain(text: object) -> str:
-    """`text` on one line: control and direction-changing characters become visible escapes, emoji stay."""
-    return "".join(
-        char if char.isprintable() or char in _JOINERS else char.encode("unicode_escape").decode()
-        for char in str(text)
-    )
-
-
-def short(text: object, limit: int = LABEL_LIMIT) -> str:
-    """`text` on one line, at most about `limit` characters: the middle is cut and the full length stated."""
-    line = plain(text)
-    return line if len(line) <= limit else f"{cut(text, limit)} ({characters(str(text))})"
-
-
-def cut(text: object, limit: int) -> str:
-    """`text` on one line, its middle cut so that at most `limit` characters and an ellipsis stay."""
-    line = plain(text)
-    tail = limit // 3
-    return line if len(line) <= limit else f"{line[: limit - tail]}…{line[-tail:]}"
-
-
-def characters(text: str) -> str:
-    """How long `text` is: `10,000 characters`."""
-    return counted(len(text), "character", "characters")
-
-
-def count(value: int) -> str:
-    """An integer with thousands separated: `5,000`."""
-    return f"{value:,}"
-
-
-def counted(value: int, singular: str, plural: str) -> str:
-    """A count with its noun: `1 row`, `1,234 rows`."""
-    return f"{count(value)} {singular if value == 1 else plural}"
-
-
-def number_word(value: int) -> str:
-    """Numbers to twelve in words, larger ones in digits: `three`, `15`."""
-    return _WORDS[value] if 0 <= value < len(_WORDS) else count(value)
-
-
-def listed(items: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    if len(items) < 2:
-        return "".join(items)
-    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def _fixed(value: float, digits: int, *, sign: bool = False) -> str:

@@ -19,6 +19,7 @@ from vestige.contracts import (
     View,
     ViewEvidence,
 )
+from vestige.phrases import number_word
 from vestige.statistics.multiplicity import holm
 from vestige.verdict.evidence import (
     LEAST_ORACLES,
@@ -240,7 +241,7 @@ def judge_model(evidence: Evidence, *, gain_p: float | Undefined | None = None) 
         return "closer", evidence
     if evidence.away or _would_have_shown(evidence):
         return "not closer", evidence
-    return "undetermined", evidence.model_copy(update={"missing": _missing(evidence)})
+    return "undetermined", evidence.model_copy(update={"missing": _missing(evidence, p)})
 
 
 def both_views_p(evidence: Evidence) -> float | Undefined:
@@ -264,33 +265,46 @@ def _would_have_shown(evidence: Evidence) -> bool:
     return True
 
 
-def _missing(evidence: Evidence) -> tuple[str, ...]:
-    """What would settle it: the first things to get, in words that say where."""
+def _missing(evidence: Evidence, p: float | Undefined) -> tuple[str, ...]:
+    """What would settle it: the first things to get, in words that say where. p: corrected in its family."""
     found: list[str] = []
     oracles = evidence.seeds["oracle"]
     words = words_of(evidence)
     for view in evidence.views:
         if isinstance(view.gain.lower, Undefined):
-            found.append(f"{words.rows}: {view.rows} on {words.where[view.view]} are too few for any bound")
+            found.append(
+                f"more {words.rows} ({view.rows} on {words.where[view.view]} are too few for any bound)"
+            )
         elif isinstance(view.visible, Undefined) and oracles >= LEAST_ORACLES:
             found.append(
-                f"{words.rows} or retrained models: on {words.where[view.view]} it is not settled whether "
-                "retraining moves anything"
+                f"more {words.rows} or retrained models (on {words.where[view.view]} it is not settled "
+                "whether retraining moves anything)"
             )
         elif (
             view.visible is not False and not isinstance(view.gain_p, Undefined) and view.gain_p > GAIN_LEVEL
         ):
-            found.append(f"{words.rows}: on {words.where[view.view]} the interval of the gain reaches zero")
+            found.append(
+                f"more {words.rows} (on {words.where[view.view]} the interval of the gain reaches zero)"
+            )
+    alone = both_views_p(evidence)
+    if not isinstance(p, Undefined) and not isinstance(alone, Undefined) and alone <= GAIN_LEVEL < p:
+        found.append(
+            f"more {words.rows} or fewer models tried (by itself its gain is shown, corrected for the models "
+            "of its family it is not)"
+        )
     if oracles < LEAST_ORACLES:
-        found.append(f"retrained models: equivalence needs at least {LEAST_ORACLES}, there are {oracles}")
+        there = f"there {'is' if oracles == 1 else 'are'} {number_word(oracles)}"
+        found.append(f"more retrained models (equivalence needs {number_word(LEAST_ORACLES)}, {there})")
     else:
         open_ = [c for c in evidence.conditions if c.holds is not True]
         if all(c.holds is not False or _could_hold(evidence, c) for c in open_) and open_:
-            found.append(f"{words.rows} or retrained models, for equivalence: {open_[0].text}")
+            found.append(f"for equivalence, more {words.rows} or retrained models ({open_[0].text})")
     if evidence.retained.harm == "unsettled":
-        found.append(f"{evidence.retained.name or words.rest}: whether the rest still works is not settled")
+        name = evidence.retained.name
+        rest = f"{words.rows} of {name}" if name else words.rest
+        found.append(f"more {rest} (whether the rest still works is not settled)")
     on = f" on {words.both}" if len(evidence.views) > 1 else ""
-    return tuple(dict.fromkeys(found)) or (f"a gain: none is shown{on}",)
+    return tuple(dict.fromkeys(found)) or (f"a gain (none is shown{on})",)
 
 
 def _could_hold(evidence: Evidence, condition: Condition) -> bool:

@@ -1,8 +1,8 @@
-"""The verdict in words: what was shown, what a model at the margin may still keep, what is missing."""
+"""The verdict in words: the answer first, then what was shown, what may be left, and what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from vestige.contracts import (
     Bounded,
@@ -13,12 +13,29 @@ from vestige.contracts import (
     Verdict,
     View,
     ViewCount,
+    ViewEvidence,
 )
+from vestige.phrases import counted, listed, number_word, plain, short
+from vestige.verdict.evidence import LEAST_ORACLES
 from vestige.verdict.words import words_of
 
-__all__ = ["retained_sentences", "sentence"]
+__all__ = ["admits", "headline", "retained_sentences", "sentence"]
 
-_NOUNS = {"class": ("intent", "intents"), "association": ("sub-intent", "sub-intents")}
+_NOUNS = {
+    "class": ("intent", "intents"),
+    "association": ("sub-intent", "sub-intents"),
+    "cluster": ("sub-intent", "sub-intents"),
+}
+_REASONS = 2
+"""How many reasons a sentence gives why equivalence is not shown; every condition stands in the evidence."""
+
+
+def headline(verdict: Verdict, evidence: Evidence | None) -> str:
+    """The verdict as it is shown: `closer` never stands alone but says how far, as in `closer, 9 % of the
+    way`."""
+    if verdict != "closer" or evidence is None:
+        return verdict
+    return f"closer, {_way(evidence.share) or 'by how much is not known'}"
 
 
 def sentence(
@@ -29,7 +46,7 @@ def sentence(
     counts: Mapping[View, ViewCount],
     unit_kind: str = "class",
 ) -> str:
-    """Full sentences that state the verdict on the model `label` and what it rests on.
+    """Full sentences about the model `label`: the verdict first, then what it rests on.
 
     counts: rows and units of F and G. unit_kind: what a unit is, as in an assessment; `text` for language
     models, whose rows are documents.
@@ -41,58 +58,16 @@ def sentence(
         "not closer": _not_closer,
         "damaged": _damaged,
         "undetermined": _undetermined,
-    }[verdict](evidence, f"“{label}”", about)
+    }[verdict](evidence, f"“{short(label)}”", about)
     parts += list(_beside(verdict, evidence))
-    return " ".join(part[0].upper() + part[1:] for part in parts if part)
+    return " ".join(_capital(part) for part in parts if part)
 
 
-def _rows(counts: Mapping[View, ViewCount], unit_kind: str) -> str:
-    parts = []
-    noun = _NOUNS.get(unit_kind)
-    if "F" in counts:
-        parts.append(_counted(counts["F"].rows, "deleted training row", "deleted training rows"))
-    if "G" in counts:
-        rows = _counted(counts["G"].rows, "unseen row", "unseen rows")
-        units = counts["F"].units if "F" in counts else counts["G"].units
-        parts.append(
-            f"{rows} of the {_counted(units, f'deleted {noun[0]}', f'deleted {noun[1]}')}"
-            if noun
-            else f"{rows} like them"
-        )
-    return f"on {_listed(parts)}"
+def admits(evidence: Evidence) -> str:
+    """What a model exactly at the memory margin may still keep, in probability of the right answer.
 
-
-def _texts(counts: Mapping[View, ViewCount]) -> str:
-    nouns: dict[View, tuple[str, str]] = {
-        "F": ("forget document", "forget documents"),
-        "G": ("unseen document", "unseen documents"),
-    }
-    return f"on {_listed([_counted(counts[view].rows, *nouns[view]) for view in nouns if view in counts])}"
-
-
-def _equivalent(evidence: Evidence, name: str, about: str) -> list[str]:
-    oracles = evidence.seeds["oracle"]
-    distances = _each(evidence, lambda view: _at_most(view.excess, _number))
-    margins = _each(evidence, lambda view: "" if isinstance(view.margin, Undefined) else _number(view.margin))
-    found = [
-        f"{about}, {name} lies where {oracles} retrained models lie: beyond what two of them differ by, its "
-        f"distance to them is at most {distances} (upper 95 % bounds; {margins} allowed).",
-    ]
-    kept = _each(evidence, lambda view: "" if view.visible is False else _at_most(view.memory, _percent))
-    if kept:
-        found.append(
-            f"Of what told {words_of(evidence).full} from retraining it keeps at most {kept} "
-            f"({_percent(evidence.margins.memory)} allowed). {_admits(evidence)}"
-        )
-    if evidence.nothing_to_undo:
-        where = _everywhere(evidence, evidence.nothing_to_undo)
-        full = words_of(evidence).full
-        found.append(f"On {where} so does {full}: there was nothing to undo that these outputs show.")
-    return [*found, *retained_sentences(evidence)]
-
-
-def _admits(evidence: Evidence) -> str:
-    """What a model exactly at the memory margin may still keep, in probability of the right answer."""
+    Empty where no view has something to undo.
+    """
     texts = []
     words = words_of(evidence)
     full = words.full.removeprefix("the ").removesuffix(" model")
@@ -108,80 +83,295 @@ def _admits(evidence: Evidence) -> str:
     if not texts:
         return ""
     return (
-        f"A model exactly at this margin may still give {words.right} a mean probability of {_listed(texts)}."
+        f"A model exactly at this margin may still give {words.right} a mean probability of {listed(texts)}."
     )
 
 
-def _closer(evidence: Evidence, name: str, about: str) -> list[str]:
-    share = evidence.share
-    way = "" if isinstance(share, Undefined) else f", {_percent(share)} of the way"
+def retained_sentences(evidence: Evidence) -> list[str]:
+    """A sentence on each retained text: whether it is harmed, and by how much it changed."""
+    return [_capital(_retained(part)) for part in (evidence.retained, *evidence.other_retained)]
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _rows(counts: Mapping[View, ViewCount], unit_kind: str) -> str:
+    parts = []
+    noun = _NOUNS.get(unit_kind)
+    if "F" in counts:
+        parts.append(counted(counts["F"].rows, "deleted training row", "deleted training rows"))
+    if "G" in counts:
+        rows = counted(counts["G"].rows, "unseen row", "unseen rows")
+        units = counts["F"].units if "F" in counts else counts["G"].units
+        parts.append(
+            f"{rows} of the {counted(units, f'deleted {noun[0]}', f'deleted {noun[1]}')}"
+            if noun
+            else f"{rows} like them"
+        )
+    return f"on {listed(parts)}"
+
+
+def _texts(counts: Mapping[View, ViewCount]) -> str:
+    nouns: dict[View, tuple[str, str]] = {
+        "F": ("forget document", "forget documents"),
+        "G": ("unseen document", "unseen documents"),
+    }
+    return f"on {listed([counted(counts[view].rows, *nouns[view]) for view in nouns if view in counts])}"
+
+
+# The five words.
+
+
+def _equivalent(evidence: Evidence, name: str, about: str) -> list[str]:
     full = words_of(evidence).full
-    found = [f"{about}, {name} is closer to retraining than {full}{way}; equivalence is not shown."]
-    found += _remaining(evidence)
-    if evidence.nothing_to_undo:
-        where = _everywhere(evidence, evidence.nothing_to_undo)
-        found.append(f"On {where} there was nothing to undo that these outputs show.")
-    return [*found, *retained_sentences(evidence), *_not_equivalent(evidence)]
+    oracles = number_word(evidence.seeds["oracle"])
+    nothing = evidence.nothing_to_undo
+    first = f"{name} is equivalent to retraining within the stated margins"
+    if nothing and len(nothing) == len(evidence.views):
+        found = [
+            f"{first}, and so is {full}: there was nothing to undo that these outputs show.",
+            f"{about}, both lie where the {oracles} retrained models lie.",
+        ]
+    else:
+        found = [f"{first}: {about} it lies where the {oracles} retrained models lie."]
+    distances = _each(evidence, lambda view: _at_most(view.excess, _number))
+    found.append(
+        f"beyond what two of them differ by, its distance to them is at most {distances} (upper 95 % bounds; "
+        f"{_margins(evidence)})."
+    )
+    kept = _each(evidence, lambda view: "" if view.visible is False else _at_most(view.memory, _percent))
+    if kept:
+        found.append(
+            f"of what told {full} from retraining it keeps at most {kept} "
+            f"({_percent(evidence.margins.memory)} allowed)."
+        )
+        found.append(admits(evidence))
+    if nothing and len(nothing) < len(evidence.views):
+        found.append(
+            f"on {_everywhere(evidence, nothing)} so does {full}: there was nothing to undo that these "
+            "outputs show."
+        )
+    return [*found, *retained_sentences(evidence)]
+
+
+def _closer(evidence: Evidence, name: str, about: str) -> list[str]:
+    way = _way(evidence.share)
+    full = words_of(evidence).full
+    return [
+        f"{name} is closer to retraining than {full}{f', {way}' if way else ''}, and is not shown to be "
+        "equivalent to it.",
+        *_remaining(evidence, about),
+        *_nothing(evidence),
+        *retained_sentences(evidence),
+        *_not_equivalent(evidence),
+    ]
 
 
 def _not_closer(evidence: Evidence, name: str, about: str) -> list[str]:
     words = words_of(evidence)
-    on = f" on {words.both}" if len(evidence.views) > 1 else ""
+    first = f"{name} is not closer to retraining than {words.full}"
     if evidence.away:
-        first = f"{about}, {name} did not come closer to retraining{on}."
+        first += f": it moved away from it on {_everywhere(evidence, evidence.away)}."
+        found = [first, _further(evidence)]
     else:
         least = _each(
             evidence, lambda view: "" if isinstance(view.least_gain, Undefined) else _number(view.least_gain)
         )
-        first = (
-            f"{about}, {name} is not closer to retraining than {words.full}: these {words.rows} would have "
-            f"shown a gain of {least} with 80 % power, and none is shown{on}."
-        )
-    return [first, *_remaining(evidence), *retained_sentences(evidence)]
+        lacking = [view.view for view in evidence.views if not _gained(view)]
+        on = "" if len(lacking) == len(evidence.views) else f" on {_everywhere(evidence, lacking)}"
+        found = [
+            f"{first}: with 80 % power these {words.rows} would have shown a gain of {least}, and none is "
+            f"shown{on}."
+        ]
+    return [*found, *_one_sided(evidence), *_remaining(evidence, about), *retained_sentences(evidence)]
 
 
 def _damaged(evidence: Evidence, name: str, about: str) -> list[str]:
-    retained = evidence.retained
-    found = [f"{name} is damaged: {_harm(retained)}.", *map(_retained, evidence.other_retained)]
-    if evidence.views:
-        share = evidence.share
-        if not isinstance(share, Undefined) and share > 0:
-            found.append(f"{about}, it went {_percent(share)} of the way to retraining.")
-        found += _remaining(evidence)
-    else:
-        found.append("Fidelity to retraining cannot be assessed: no retrained model was given.")
-    return found
+    found = [f"{name} is damaged: {_harm(evidence)}.", *map(_retained, evidence.other_retained)]
+    if not evidence.views:
+        return [*found, "fidelity to retraining cannot be assessed: no retrained model was given."]
+    if evidence.away:
+        found.append(f"it moved away from retraining on {_everywhere(evidence, evidence.away)}.")
+        found.append(_further(evidence))
+    asked = [view for view in evidence.views if view.visible is not False]
+    way = _way(evidence.share)
+    if asked and all(_gained(view) for view in asked) and way:
+        found.append(f"for the rest, it came closer to retraining than {words_of(evidence).full}, {way}.")
+    return [*found, *_one_sided(evidence), *_nothing(evidence), *_remaining(evidence, about)]
 
 
 def _undetermined(evidence: Evidence, name: str, about: str) -> list[str]:
-    missing = "; ".join(evidence.missing)
-    found = [f"{about}, nothing is shown about {name} that would settle it. What is missing: {missing}."]
-    return [*found, *_remaining(evidence), *retained_sentences(evidence)]
+    full = words_of(evidence).full
+    if not evidence.views:
+        return [
+            f"whether {name} lies where retraining would have put it cannot be said: no retrained model was "
+            "given.",
+            *retained_sentences(evidence),
+        ]
+    return [
+        f"it is not settled whether {name} is closer to retraining than {full}.",
+        f"what is missing: {'; '.join(evidence.missing)}." if evidence.missing else "",
+        *_one_sided(evidence),
+        *_nothing(evidence),
+        *_remaining(evidence, about),
+        *retained_sentences(evidence),
+    ]
 
 
-def retained_sentences(evidence: Evidence) -> list[str]:
-    """A sentence on each retained text: what it lost, and whether that is harm."""
-    return [_retained(part) for part in (evidence.retained, *evidence.other_retained)]
+# What they rest on.
 
 
-def _harm(retained: RetainedEvidence) -> str:
+def _gained(view: ViewEvidence) -> bool:
+    """Whether a gain is shown on this view, for itself."""
+    return not isinstance(view.gain.lower, Undefined) and view.gain.lower > 0
+
+
+def _further(evidence: Evidence) -> str:
+    """By how much it moved away, on each view where that is shown."""
+
+    def apart(view: ViewEvidence) -> str:
+        if view.moved_away is not True:
+            return ""
+        return f"{_value(view.distance, _number)} against {_value(view.displacement, _number)}"
+
+    full = words_of(evidence).full
+    return f"its distance is shown to be larger than that of {full}: {_each(evidence, apart)}."
+
+
+def _one_sided(evidence: Evidence) -> list[str]:
+    """A gain on one view where the other shows none, or moved away: each is judged for itself."""
+    gained = [view.view for view in evidence.views if _gained(view)]
+    if not gained or len(gained) == len([view for view in evidence.views if view.visible is not False]):
+        return []
+    return [f"on {_everywhere(evidence, gained)} alone it came closer."]
+
+
+def _nothing(evidence: Evidence) -> list[str]:
+    if not evidence.nothing_to_undo:
+        return []
+    where = _everywhere(evidence, evidence.nothing_to_undo)
+    return [f"on {where} there was nothing to undo that these outputs show."]
+
+
+def _remaining(evidence: Evidence, about: str) -> list[str]:
+    """The distance that remains, as a multiple of what two retrainings differ by, and the memory left."""
+    known = [view for view in evidence.views if isinstance(view.distance.value, float)]
+    if not known:
+        return []
+    distances = _each(evidence, lambda view: _value(view.distance, _number))
+    times = [
+        _times(view.distance.value / view.spread)
+        for view in known
+        if isinstance(view.spread, float) and view.spread > 0 and isinstance(view.distance.value, float)
+    ]
+    noise = f", {_once(times)} times what two retrainings differ by" if len(times) == len(known) else ""
+    found = [f"{about}, the distance left to retraining is {distances}{noise}."]
+    kept = _each(
+        evidence,
+        lambda view: (
+            f"{_percent(view.memory.value)}{_ends(view.memory.these_models)}"
+            if isinstance(view.memory.value, float)
+            else ""
+        ),
+    )
+    if kept:
+        full = words_of(evidence).full
+        found.append(f"of what told {full} from retraining it keeps {kept} (memory).")
+    return found
+
+
+def _not_equivalent(evidence: Evidence) -> list[str]:
+    """Why equivalence is not shown, the reasons that say most first."""
+    reasons = [text for _, text in _reasons(evidence)]
+    return [f"equivalence is not shown: {'; '.join(reasons[:_REASONS])}."] if reasons else []
+
+
+def _reasons(evidence: Evidence) -> list[tuple[str, str]]:
+    """(condition, why it does not hold), most telling first."""
+    oracles = evidence.seeds["oracle"]
+    if oracles < LEAST_ORACLES:
+        there = f"there {'is' if oracles == 1 else 'are'} {number_word(oracles)}"
+        return [("E1", f"it needs at least {number_word(LEAST_ORACLES)} retrained models, {there}")]
+    words = words_of(evidence)
+    memory = evidence.margins.memory
+    found = []
+    if above := _above(evidence, lambda view: view.memory, lambda _: memory, _percent):
+        found.append(("E3", f"it may keep up to {above} ({_percent(memory)} allowed)"))
+    if far := _above(evidence, lambda view: view.excess, lambda view: view.margin, _number):
+        found.append(
+            ("E2", f"beyond what two retrainings differ by it may lie up to {far} ({_margins(evidence)})")
+        )
+    for part in (evidence.retained, *evidence.other_retained):
+        if isinstance(part.excess.upper, float) and part.excess.upper > evidence.margins.retained:
+            where = (
+                f"on {part.name or words.rest} it may lie up to {_number(part.excess.upper)} from retraining"
+            )
+            found.append(("E4", f"{where} ({_number(evidence.margins.retained)} allowed)"))
+    for unit in (*evidence.units, *evidence.worst_rows):
+        if isinstance(unit.lower, float) and unit.lower > 2 * memory:
+            where = f"on {words.where[unit.view]} ({_percent(2 * memory)} allowed)"
+            found.append(("E5", f"{short(unit.name)} keeps at least {_percent(unit.lower)} {where}"))
+            break
+    said = {name for name, _ in found}
+    found += [
+        (condition.name, plain(condition.text))
+        for condition in evidence.conditions
+        if condition.holds is not True and condition.name not in said
+    ]
+    return found
+
+
+def _margins(evidence: Evidence) -> str:
+    margins = (_number(view.margin) for view in evidence.views if isinstance(view.margin, float))
+    return f"{_once(margins)} allowed"
+
+
+def _above(
+    evidence: Evidence,
+    quantity: Callable[[ViewEvidence], Bounded],
+    margin: Callable[[ViewEvidence], float | Undefined],
+    style: Callable[[float], str],
+) -> str:
+    """The upper bounds that are above their margin, with where."""
+
+    def said(view: ViewEvidence) -> str:
+        upper, limit = quantity(view).upper, margin(view)
+        above = isinstance(upper, float) and isinstance(limit, float) and upper > limit
+        return style(upper) if above and isinstance(upper, float) else ""
+
+    return _each(evidence, said)
+
+
+def _harm(evidence: Evidence) -> str:
+    retained, margins = evidence.retained, evidence.margins
     texts = []
     if "accuracy" in retained.harmed_by:
-        texts.append(f"retained accuracy {_moved(retained.change, 'points')}{_levels(retained)}")
+        texts.append(
+            f"accuracy on {counted(retained.rows, 'retained row', 'retained rows')} "
+            f"{_moved(retained.change, 'points')}{_levels(retained)} ({margins.accuracy * 100:.3g} points "
+            "allowed)"
+        )
     if "loss" in retained.harmed_by:
         texts.append(
             f"the loss a token on {retained.name or words_of(retained).rest} "
-            f"{_moved(retained.change, 'nats')}{_levels(retained)}"
+            f"{_moved(retained.change, 'nats')}{_levels(retained)} ({margins.loss:.3g} allowed)"
         )
     if "calibration" in retained.harmed_by and retained.calibration is not None:
-        texts.append(f"its calibration error {_moved(retained.calibration.change, '')}")
-    if not isinstance(retained.retraining, Undefined):
+        what = "its" if texts else "the"
         texts.append(
-            f"retraining itself changed it by {retained.retraining * 100:+.1f} points"
-            if retained.measure == "accuracy"
-            else f"retraining itself changed it by {retained.retraining:+.3f} nats"
+            f"{what} calibration error {_moved(retained.calibration.change, '')} ({margins.calibration:.3g} "
+            "allowed)"
         )
-    return "; ".join(texts)
+    return "; ".join([*texts, *_by_retraining(retained)])
+
+
+def _by_retraining(retained: RetainedEvidence) -> list[str]:
+    if isinstance(retained.retraining, Undefined):
+        return []
+    if retained.measure == "accuracy":
+        return [f"retraining itself changed it by {_signed(retained.retraining * 100, 1)} points"]
+    return [f"retraining itself changed it by {_signed(retained.retraining, 3)} nats"]
 
 
 def _levels(retained: RetainedEvidence) -> str:
@@ -204,83 +394,43 @@ def _moved(change: Bounded, unit: str) -> str:
 
 
 def _retained(retained: RetainedEvidence) -> str:
+    """`The rest is unharmed: on 1,500 retained rows accuracy changed by -0.3 points [-0.9, +0.2].`"""
     change = retained.change
+    words = words_of(retained)
+    where = f"on {counted(retained.rows, words.row, f'{words.row}s')}"
+    where += f" of {short(retained.name)}" if retained.name else ""
     if isinstance(change.value, Undefined):
-        return f"Whether the rest still works is not known: {change.value.undefined}."
-    if retained.measure == "accuracy":
-        text = f"retained accuracy changed by {change.value * 100:+.1f} points"
-        ends = (
-            f" [{change.lower * 100:+.1f}, {change.upper * 100:+.1f}]"
-            if isinstance(change.lower, float) and isinstance(change.upper, float)
-            else ""
-        )
-    else:
-        text = f"the loss a token changed by {change.value:+.3f} nats"
-        ends = (
-            f" [{change.lower:+.3f}, {change.upper:+.3f}]"
-            if isinstance(change.lower, float) and isinstance(change.upper, float)
-            else ""
-        )
+        return f"{where} it is not known whether they still work: {plain(change.value.undefined)}."
     rest = "it" if retained.name else "the rest"
     meaning = {
         "unharmed": f"{rest} is unharmed",
         "unsettled": f"whether {rest} is unharmed is not settled",
         "damaged": f"{rest} is damaged",
     }[retained.harm]
-    words = words_of(retained)
-    where = f"{retained.rows} {words.row}{'s' if retained.rows != 1 else ''}"
-    if retained.measure == "loss":
-        where += f" of {retained.name or words.rest}"
-    return f"On {where} {text}{ends}: {meaning}."
-
-
-def _remaining(evidence: Evidence) -> list[str]:
-    """The distance that remains, as a multiple of what two retrainings differ by, and the memory left."""
-    texts = []
-    where = words_of(evidence).where
-    for view in evidence.views:
-        if isinstance(view.distance.value, Undefined):
-            continue
-        text = f"{_number(view.distance.value)} on {where[view.view]}"
-        if isinstance(view.spread, float) and view.spread > 0:
-            text += f", {view.distance.value / view.spread:.1f} times what two retrainings differ by"
-        if isinstance(view.memory.value, float):
-            text += f", memory {_percent(view.memory.value)}{_ends(view.memory.these_models)}"
-        texts.append(text)
-    return [f"The remaining distance to retraining is {'; '.join(texts)}."] if texts else []
-
-
-def _not_equivalent(evidence: Evidence) -> list[str]:
-    """Why equivalence is not shown: the conditions that fail or cannot be judged, at most two."""
-    failed = [condition.text for condition in evidence.conditions if condition.holds is not True]
-    return [f"Equivalence: {'; '.join(failed[:2])}."] if failed else []
+    scale, places = (100, 1) if retained.measure == "accuracy" else (1, 3)
+    what = "accuracy" if retained.measure == "accuracy" else "the loss a token"
+    unit = "points" if retained.measure == "accuracy" else "nats"
+    text = f"{where} {what} changed by {_signed(change.value * scale, places)} {unit}"
+    if isinstance(change.lower, float) and isinstance(change.upper, float):
+        low, high = (_signed(end * scale, places) for end in (change.lower, change.upper))
+        text += f" [{low}, {high}]"
+    if isinstance(retained.retraining, float):
+        text += f" (retraining itself: {_signed(retained.retraining * scale, places)})"
+    return f"{text}: {meaning}." if retained.name else f"{meaning}: {text}."
 
 
 def _beside(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
     words = words_of(evidence)
-    if evidence.away:
-        where = _everywhere(evidence, evidence.away)
-        yield (
-            f"It moved away from retraining on {where}: the distance is shown to be larger than that of "
-            f"{words.full}."
-        )
     if evidence.overshoot:
         where = _everywhere(evidence, evidence.overshoot)
-        yield f"On {where} it goes further from {words.full} than retraining does (overshoot)."
+        yield f"on {where} it goes further from {words.full} than retraining does (overshoot)."
     if verdict in ("equivalent", "closer") and "G" not in [view.view for view in evidence.views]:
-        yield f"This rests on {words.where['F']} alone: no {words.where['G'].removeprefix('the ')} was given."
+        yield f"this rests on {words.where['F']} alone: no {words.where['G'].removeprefix('the ')} was given."
     yield from _probes(evidence)
-    if verdict != "damaged" and evidence.views:
-        if evidence.seeds["unlearned"] == 1:
-            yield "One training run of the unlearned model: how another would come out is not known."
-        if evidence.seeds["oracle"] == 1:
-            yield "Against one retraining: how another retraining would come out is not known."
-
-
-def _everywhere(evidence: Evidence, views: Sequence[View]) -> str:
-    """The views' rows in words, with `and` between them."""
-    words = words_of(evidence)
-    return _listed([words.where[view] for view in views])
+    if evidence.views and evidence.seeds["unlearned"] == 1:
+        yield "one training run of the unlearned model: how another would come out is not known."
+    if evidence.views and evidence.seeds["oracle"] == 1:
+        yield "against one retraining: how another retraining would come out is not known."
 
 
 def _probes(evidence: Evidence) -> Iterator[str]:
@@ -294,49 +444,86 @@ def _probes(evidence: Evidence) -> Iterator[str]:
                 for view, bounded in probe.memory.items()
                 if isinstance(bounded.value, float)
             ]
-            kept.append(f"under {probe.name} it keeps {_listed(values)}")
+            kept.append(f"under {probe.name} it keeps {listed(values)}")
     if kept:
-        yield f"Asked in other ways it remembers more than the margin allows: {_listed(kept)}."
+        yield f"asked in other ways it remembers more than the margin allows: {listed(kept)}."
     held = [probe.name for probe in evidence.probes if probe.holds is True]
     if held:
-        yield f"That little of the full model is left holds under {_listed(held)}, too."
+        yield f"that little of {words.full} is left holds under {listed(held)}, too."
     unsettled = [probe.name for probe in evidence.probes if probe.holds is None]
     if unsettled:
-        yield f"Under {_listed(unsettled)} it is not settled."
+        yield f"under {listed(unsettled)} it is not settled."
 
 
-def _each(evidence: Evidence, text: object) -> str:
+# Numbers and places.
+
+
+def _everywhere(evidence: Evidence, views: Sequence[View]) -> str:
+    """The views' rows in words, with `and` between them."""
+    words = words_of(evidence)
+    return listed([words.where[view] for view in views])
+
+
+def _each(evidence: Evidence, text: Callable[[ViewEvidence], str]) -> str:
     """`a on the deleted rows and b on the unseen rows`; views with an empty text are left out."""
-    assert callable(text)
-    where = words_of(evidence).where
+    words = words_of(evidence)
+    where = words.where
     found = [(text(view), view) for view in evidence.views]
-    return _listed([f"{words} on {where[view.view]}" for words, view in found if words])
+    if len(found) > 1 and len({said for said, _ in found}) == 1 and found[0][0]:
+        return f"{found[0][0]} on {words.both}"
+    return listed([f"{said} on {where[view.view]}" for said, view in found if said])
 
 
-def _at_most(bounded: Bounded, style: object) -> str:
-    assert callable(style)
-    if isinstance(bounded.upper, Undefined):
+def _once(texts: Iterable[str]) -> str:
+    """`0.05` where all are alike, else `0.05 and 0.06`."""
+    return listed(list(dict.fromkeys(texts)))
+
+
+def _way(share: float | Undefined) -> str:
+    """How far a model went, as a share of how far a retrained model goes; empty where it is none."""
+    if isinstance(share, Undefined) or share <= 0:
         return ""
-    return str(style(max(bounded.upper, 0.0)))
+    if share < 0.01:
+        return "less than 1 % of the way"
+    return "the whole way by distance" if share >= 0.995 else f"{_percent(share)} of the way"
+
+
+def _value(bounded: Bounded, style: Callable[[float], str]) -> str:
+    return "" if isinstance(bounded.value, Undefined) else style(bounded.value)
+
+
+def _at_most(bounded: Bounded, style: Callable[[float], str]) -> str:
+    return "" if isinstance(bounded.upper, Undefined) else style(max(bounded.upper, 0.0))
 
 
 def _ends(interval: Interval | Undefined) -> str:
     if isinstance(interval, Undefined):
         return ""
-    return f" [{interval.low * 100:.0f}, {interval.high * 100:.0f}]"
+    return f" [{_whole(interval.low * 100)}, {_whole(interval.high * 100)}]"
 
 
 def _number(value: float) -> str:
-    return f"{value:.2f}" if abs(value) >= 0.095 else f"{value:.3f}"
+    return f"{value:.2f}" if abs(value) >= 0.095 else _positive(f"{value:.3f}")
+
+
+def _times(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else f"{value:,.0f}"
 
 
 def _percent(value: float) -> str:
-    return f"{value * 100:.0f} %".replace("-0 %", "0 %") if abs(value) < 0.005 else f"{value * 100:.0f} %"
+    return f"{_whole(value * 100)} %"
 
 
-def _counted(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
+def _whole(value: float) -> str:
+    return _positive(f"{value:.0f}")
 
 
-def _listed(items: Sequence[str]) -> str:
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+def _signed(value: float, places: int) -> str:
+    """With its sign, but none for a value that rounds to zero."""
+    text = f"{value:+.{places}f}"
+    return text if text.strip("+-0.") else text[1:]
+
+
+def _positive(text: str) -> str:
+    """Without the sign of a value that rounds to zero."""
+    return text if text.strip("-0.") else text.removeprefix("-")
