@@ -259,7 +259,7 @@ def test_without_an_oracle_only_what_needs_none_is_measured() -> None:
     assert not assessment.has_oracle
     assert isinstance(model.decision, Undefined)
     assert model.verdict == "undetermined"
-    assert "a retrained model" in model.sentence
+    assert "no retrained model was given" in model.sentence
     assert not [key for key in model.metrics if key.split(".")[0] in ("gain", "progress", "oracle_distance")]
     assert value(model, "forgotten_mass.F") == 0.5
     assert value(model, "delta_accuracy.R") == pytest.approx(-1 / 3)
