@@ -23,21 +23,36 @@ app.command("adjacency")(adjacency)
 
 QUICK = {"units": 20, "max_length": 256, "hessian_length": 128, "probes": 1, "perplexity_tokens": 5_000}
 """What `--quick` samples instead."""
+QUICK_VERDICT = {"documents": 60, "positions": 64}
+"""What it reads for the verdict instead."""
+_QUICK_WORDS = ", ".join(f"{name} {value}" for name, value in {**QUICK, **QUICK_VERDICT}.items())
 
 
 @app.callback(invoke_without_command=True)
 def footprint(
     context: typer.Context,
     base: Annotated[
-        str | None,
-        typer.Option("--base", help="Model before unlearning: folder, wheel, GGUF or hub id."),
+        list[str] | None,
+        typer.Option(
+            "--base",
+            help="Model before unlearning: folder, wheel, GGUF or hub id. Shifts are from the first; others, "
+            "of other training seeds, say what trainings differ by.",
+        ),
     ] = None,
     unlearned: Annotated[
         list[str] | None,
-        typer.Option("--unlearned", help="Unlearned model or adapter, or LABEL=MODEL. Repeatable."),
+        typer.Option(
+            "--unlearned",
+            help="Unlearned model or adapter, or LABEL=MODEL. Repeatable; models with one LABEL are training "
+            "seeds of one method.",
+        ),
     ] = None,
     oracle: Annotated[
-        str | None, typer.Option("--oracle", help="Model retrained without the forget text, or its adapter.")
+        list[str] | None,
+        typer.Option(
+            "--oracle",
+            help="Model retrained without the forget text, or its adapter. Repeatable: equivalence needs 3.",
+        ),
     ] = None,
     forget: Annotated[
         list[str] | None, typer.Option("--forget", help="Text to be removed: NAME=FILE or FILE. Repeatable.")
@@ -48,6 +63,17 @@ def footprint(
     generic: Annotated[
         list[str] | None, typer.Option("--generic", help="Other text that should not move. Repeatable.")
     ] = None,
+    unseen: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unseen",
+            help="Text like that to be removed, or paraphrases, that no model was trained on. Repeatable.",
+        ),
+    ] = None,
+    verdict: Annotated[
+        bool,
+        typer.Option("--verdict/--no-verdict", help="Judge the unlearned models against the retrained ones."),
+    ] = True,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for footprint.json, report.html and cache.")
     ] = None,
@@ -65,7 +91,10 @@ def footprint(
     ] = False,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="A smaller sample: " + ", ".join(f"{k} {v}" for k, v in QUICK.items())),
+        typer.Option(
+            "--quick",
+            help=f"A smaller sample: {_QUICK_WORDS}.",
+        ),
     ] = False,
     subspace: Annotated[str, typer.Option("--subspace", help="both, attention or ffn.")] = "both",
     scale: Annotated[str, typer.Option("--scale", help="log, or linear (without a class).")] = "log",
@@ -113,8 +142,10 @@ def footprint(
     name: Annotated[str, typer.Option("--name", help="Name of the footprint.")] = "footprint",
     as_json: Annotated[bool, typer.Option("--json", help="Print the record and nothing else.")] = False,
 ) -> None:
-    """Where an unlearned language model differs from its base: on the forgotten text, beside it, everywhere.
+    """What an unlearned language model still gives the forgotten text, a verdict, and what moved inside.
 
+    Every model is scored on every text; with models retrained without the forget text (--oracle) each
+    unlearned one gets a verdict: equivalent, closer, not closer, damaged or undetermined.
     Measures the relative shift of the Fisher (CoFi) and Hessian (CHess) diagonals of the attention and
     feed-forward weights on text to be forgotten, adjacent text and generic text. The same command again takes
     from --out what is finished. Several GPUs: accelerate launch --no_python vestige footprint ...
@@ -144,6 +175,7 @@ def footprint(
         seed=seed,
         retained_text=retained_text,
         statement=statement,
+        judged=verdict,
     )
     from vestige.cli.console import Progress
     from vestige.errors import MissingDependency
@@ -157,9 +189,10 @@ def footprint(
         raise MissingDependency(error.name or "torch", "train", "vestige footprint") from None
     with launched() as world, Progress(1.0) as progress:
         record = measure(
-            base=str(base),
-            unlearned=labelled(unlearned or []),
-            oracle=oracle,
+            base=base or [],
+            unlearned=seeds_of(unlearned or []),
+            oracle=oracle or None,
+            unseen=named_paths(unseen or [], "unseen") or None,
             forget=named_paths(forget or [], "forget"),
             adjacent=named_paths(adjacent or [], "adjacent"),
             generic=named_paths(generic or [], "generic"),
@@ -204,7 +237,9 @@ _CHOICES = {
 }
 
 
-def _settings(*, preset: str, quick: bool, given: dict[str, int | None], **rest: Any) -> FootprintSettings:
+def _settings(
+    *, preset: str, quick: bool, given: dict[str, int | None], judged: bool = True, **rest: Any
+) -> FootprintSettings:
     """The settings of a command line: preset, then --quick, then what was named."""
     from vestige.footprint.records import FootprintSettings
     from vestige.unlearning.settings import chosen as given_settings
@@ -216,6 +251,8 @@ def _settings(*, preset: str, quick: bool, given: dict[str, int | None], **rest:
                 f"--{option}", f"'{value}'", f"one of {', '.join(choices)}", did_you_mean(value, choices)
             )
     chosen: dict[str, Any] = {"preset": preset, "quick": quick, **(QUICK if quick else {})}
+    if quick or not judged:
+        chosen["verdict"] = QUICK_VERDICT if judged else None
     chosen |= {key: value for key, value in {**rest, **given}.items() if value is not None}
     return given_settings(FootprintSettings, {}, chosen)
 
@@ -237,6 +274,24 @@ def labelled(values: list[str]) -> dict[str, str]:
         while label in found:
             label, number = f"{own} ({number})", number + 1
         found[label] = model
+    return found
+
+
+def seeds_of(values: list[str]) -> dict[str, list[str]]:
+    """`LABEL=MODEL` values by label, those of one label together; others as `labelled` names them."""
+    found: dict[str, list[str]] = {}
+    plain = []
+    for value in values:
+        label, mark, model = value.partition("=")
+        if mark and not is_path(value) and label.strip() and model:
+            found.setdefault(label.strip(), []).append(model)
+        else:
+            plain.append(value)
+    for label, model in labelled(plain).items():
+        number, own = 2, label
+        while label in found:
+            label, number = f"{own} ({number})", number + 1
+        found[label] = [model]
     return found
 
 

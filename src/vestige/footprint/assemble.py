@@ -292,6 +292,8 @@ def untested(
 ) -> tuple[str, ...]:
     """What a reader could take for tested and is not."""
     lines = ["answers to questions about the removed content", "recovery by relearning"]
+    if settings.verdict is None:
+        lines.append("how far the models are from retraining: --no-verdict was given")
     if not has_oracle:
         lines.append("what retraining without the forget text would have moved: no oracle was given")
     if not settings.calibrate:

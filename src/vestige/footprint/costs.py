@@ -11,6 +11,8 @@ __all__ = ["Estimate", "estimate"]
 
 _FORWARD = 1 / 3
 """A forward pass over forward and backward."""
+_COMPARED = 1 / 3
+"""Comparing a position's distributions, over forward and backward."""
 _PRODUCT = 2.0
 """A Hessian-vector product over forward and backward; the first gradient is one more."""
 
@@ -49,10 +51,11 @@ def estimate(
     parameters: int,
     chunks: int = 1,
     wide: bool = False,
+    judged: int = 0,
 ) -> Estimate:
     """lengths: corpus -> subsets -> tokens of each unit; short: of each that the Hessian is measured on.
     checkpoints: models besides the base; weight_changes: those of them that have a shift. parameters:
-    measured weights. wide: float64."""
+    measured weights. wide: float64. judged: tokens that all models read for the verdict together."""
     s = settings
     subsets = [units for corpus in lengths.values() for units in corpus]
     units = sum(len(subset) for subset in subsets)
@@ -65,11 +68,13 @@ def estimate(
         "fisher": float(chunks),
         "hessian": 1 + _PRODUCT * s.probes if s.probes else 0.0,
         "perplexity": _FORWARD * windows,
+        "verdict": _FORWARD + _COMPARED,
     }
     fishers, hessians = 1 + weight_changes, (2 + weight_changes if s.probes else 0)
     passes = units * chunks * fishers + sum(map(len, curved)) * s.probes * hessians
     work = weights["fisher"] * tokens * fishers + weights["hessian"] * curved_tokens * hessians
     work += weights["perplexity"] * scored * (1 + checkpoints)
+    work += weights["verdict"] * judged
     if s.calibrate:
         first = [corpus[0] for corpus in lengths.values()]
         copies = s.noise_copies + weight_changes * s.reference_changes

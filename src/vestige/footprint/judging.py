@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,6 +16,7 @@ from vestige.footprint.checkpoints import (
     Checkpoint,
     ModelSource,
     ModelSources,
+    Opened,
     checkpoints_of,
     listed,
     opener,
@@ -21,16 +24,17 @@ from vestige.footprint.checkpoints import (
     resolvable,
 )
 from vestige.footprint.judged_texts import refuse_seen
-from vestige.footprint.outputs import DISK_BYTES, fit_together
+from vestige.footprint.outputs import DISK_BYTES, Reading, fit_together
 from vestige.footprint.texts import Source, corpora_of
-from vestige.footprint.verdict import Cast, Member, judge, judged_corpora, reading_of
+from vestige.footprint.verdict import Cast, JudgedCorpora, Member, judge, judged_corpora, reading_of
 from vestige.footprint.verdict_records import VerdictRecord, VerdictSettings
 from vestige.footprint.world import World
 from vestige.models.causal_lm import LanguageModel, check_readable_alike
 from vestige.models.devices import chosen_device
 from vestige.models.lm_record import LanguageModelRecord, MeasuringDtype
+from vestige.models.positions import refuse_unreadable
 
-__all__ = ["bases_of", "cast_of", "held_together", "language_verdict", "named", "unseen_corpora"]
+__all__ = ["Judging", "bases_of", "judging_of", "language_verdict", "named", "unseen_corpora"]
 
 _BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -71,29 +75,91 @@ def language_verdict(
     resolvable(*bases.values(), *listed(unlearned).values(), *oracles_of(oracle).values())
     device = chosen_device(device)
     opened = opener(dtype=dtype, revision=None, device=device)
-    sources = list(bases.values())
-    first = opened(sources[0], None, None)
+    first = opened(next(iter(bases.values())), None, None)
     checkpoints = checkpoints_of(unlearned, oracle, first, opened)
     records = []
     for checkpoint in checkpoints:
         model = checkpoint.open()
         check_readable_alike(first, model)
         records.append(model.record)
-    cast, open_, own = cast_of(first, bases, opened, checkpoints, records)
-    texts = judged_corpora(
-        corpora, others, first.tokenizer, settings, max_length=max_length, text_format=text, seed=seed
-    )
-    reading = reading_of(
-        cast,
-        held=held_together(open_, own, device) if held is None else held,
-        vocabulary=first.record.vocabulary,
-        device=torch.device(device if device.startswith("cuda") else "cpu"),
+    return judging_of(
+        first=first,
+        bases=bases,
+        opened=opened,
+        checkpoints=checkpoints,
+        records=records,
+        corpora=corpora,
+        unseen=others,
+        settings=settings or VerdictSettings(),
+        max_length=max_length,
+        text=text,
+        seed=seed,
+        device=device,
+        held=held,
         batch_tokens=batch_tokens,
         disk_bytes=disk_bytes,
         folder=Path(cache) if cache is not None else None,
         cache=Cache(Path(cache), World()) if cache is not None else None,
+    ).judge(family=family)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging:
+    """A verdict that is ready to be made: who is compared, on what, by what rule."""
+
+    cast: Cast
+    texts: JudgedCorpora
+    settings: VerdictSettings
+    reading: Reading
+
+    @property
+    def tokens(self) -> int:
+        """What all models read together."""
+        return self.texts.tokens * len(self.cast.members)
+
+    def judge(self, *, family: Sequence[str] = ()) -> VerdictRecord:
+        """Levels and verdicts. family: see `language_verdict`."""
+        return judge(self.cast, self.texts, self.settings, self.reading, family=family)
+
+
+def judging_of(
+    *,
+    first: LanguageModel,
+    bases: Mapping[str, ModelSource],
+    opened: Opened,
+    checkpoints: Sequence[Checkpoint],
+    records: Sequence[LanguageModelRecord],
+    corpora: Mapping[str, Corpus],
+    unseen: Mapping[str, Corpus],
+    settings: VerdictSettings,
+    max_length: int,
+    text: TextFormat,
+    seed: int,
+    device: str,
+    held: bool | None = None,
+    **how: Any,
+) -> Judging:
+    """first: the first base, open. records: of the checkpoints, in their order. how: fields of `Reading`."""
+    cast, every, here = cast_of(first, bases, opened, checkpoints, records)
+    texts = judged_corpora(
+        corpora, unseen, first.tokenizer, settings, max_length=max_length, text_format=text, seed=seed
     )
-    return judge(cast, texts, settings, reading, family=family)
+    for (_, corpus), rows in zip(texts.corpora, texts.rows, strict=True):
+        refuse_unreadable(
+            first.model,
+            (row.ids for row in rows),
+            subject=f"corpus '{corpus.name}', a document",
+            remedy="lower --max-length",
+            before=max((record.virtual_tokens for record in every), default=0),
+        )
+    reading = reading_of(
+        cast,
+        held=held_together(every, here, device) if held is None else held,
+        vocabulary=first.record.vocabulary,
+        device=torch.device(device if device.startswith("cuda") else "cpu"),
+        **how,
+    )
+    return Judging(cast=cast, texts=texts, settings=settings, reading=reading)
 
 
 def named(source: Mapping[str, Source] | Source | None, role: str) -> Mapping[str, Source]:
@@ -128,7 +194,7 @@ def bases_of(base: ModelSource | Sequence[ModelSource]) -> dict[str, ModelSource
 def cast_of(
     first: LanguageModel,
     bases: Mapping[str, ModelSource],
-    opened: Callable[..., LanguageModel],
+    opened: Opened,
     checkpoints: Sequence[Checkpoint],
     records: Sequence[LanguageModelRecord],
 ) -> tuple[Cast, list[LanguageModelRecord], list[bool]]:
@@ -162,7 +228,7 @@ def _member(
     label: str,
     record: LanguageModelRecord,
     source: ModelSource,
-    opened: Callable[..., LanguageModel],
+    opened: Opened,
     first: LanguageModel,
     is_first: bool,
 ) -> Member:

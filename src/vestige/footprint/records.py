@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from vestige.contracts import PresetSettings, Record, Undefined
 from vestige.data.corpora import Role, TextFormat
 from vestige.footprint.judgements import Adjacency, CalibratedClass
+from vestige.footprint.verdict_records import VerdictRecord, VerdictSettings
 from vestige.metrics.footprint import FootprintClass, FootprintThresholds
 from vestige.models.lm_record import LanguageModelRecord, MeasuringDtype
 
@@ -50,7 +51,8 @@ class FootprintSettings(PresetSettings):
     a checkpoint that moves no weight is undefined, or measured at the base's weights with its prompt in
     context. adjacency_texts: every role's corpora together, or its first one on a sample of its own. dtype:
     both models are cast to it. retained_text: what the method retained on while unlearning. statement: what
-    the user says about the scopes of forget and adjacent text.
+    the user says about the scopes of forget and adjacent text. verdict: how unlearned models are judged
+    against retrained ones; None leaves it out.
 
     Preset `triage` measures as the published tables were made.
     """
@@ -106,6 +108,7 @@ class FootprintSettings(PresetSettings):
     thresholds: FootprintThresholds = FootprintThresholds()
     retained_text: str = ""
     statement: str = ""
+    verdict: VerdictSettings | None = VerdictSettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -279,7 +282,9 @@ class CostRecord(Record):
 class FootprintRecord(Record):
     """The result: what the terminal prints, `footprint.json` holds and the report reads. No texts.
 
-    parameters: how many weights are measured. not_tested: what a reader could take for tested and is not.
+    parameters: how many weights are measured. verdict: on the unlearned models, with what every model gives
+    the texts; undefined where it was left out, None in records made before there was one. not_tested: what a
+    reader could take for tested and is not.
     """
 
     format: Literal["vestige-footprint-1"] = "vestige-footprint-1"
@@ -291,6 +296,7 @@ class FootprintRecord(Record):
     corpora: tuple[CorpusRecord, ...]
     checkpoints: tuple[CheckpointFootprint, ...]
     adjacency: Adjacency | Undefined
+    verdict: VerdictRecord | Undefined | None = None
     cost: CostRecord
     caveats: tuple[str, ...] = ()
     not_tested: tuple[str, ...] = ()

@@ -29,13 +29,16 @@ from vestige.footprint.checkpoints import (
     checkpoints_of,
     listed,
     opener,
+    oracles_of,
     resolvable,
 )
 from vestige.footprint.costs import Estimate, estimate
 from vestige.footprint.fisher import layer_chunks
 from vestige.footprint.folder import RECORD, refuse_other
 from vestige.footprint.judgements import Adjacency, CalibratedClass, CalibrationSettings
+from vestige.footprint.judging import Judging, bases_of, judging_of, named, unseen_corpora
 from vestige.footprint.measure import Comparison, Meter, Subset, subsets_of
+from vestige.footprint.outputs import DISK_BYTES
 from vestige.footprint.passes import weights_of
 from vestige.footprint.perplexity import Perplexity
 from vestige.footprint.records import (
@@ -55,6 +58,7 @@ from vestige.footprint.texts import (
     samples_of,
     warnings_of,
 )
+from vestige.footprint.verdict_records import VerdictRecord
 from vestige.footprint.world import World
 from vestige.locks import alone_in_out
 from vestige.models.causal_lm import LanguageModel, check_comparable
@@ -71,12 +75,13 @@ __all__ = ["Quiet", "Watcher", "footprint"]
 @alone_in_out("footprint")
 def footprint(
     *,
-    base: ModelSource,
+    base: ModelSource | Sequence[ModelSource],
     unlearned: ModelSources,
     forget: Mapping[str, Source] | Source,
     generic: Mapping[str, Source] | Source,
     adjacent: Mapping[str, Source] | Source | None = None,
-    oracle: ModelSource | None = None,
+    oracle: ModelSources | None = None,
+    unseen: Mapping[str, Source] | Source | None = None,
     settings: FootprintSettings | None = None,
     out: str | Path | None = None,
     cache: str | Path | None = None,
@@ -88,22 +93,29 @@ def footprint(
     batch_tokens: int = 1024,
     checkpointing: bool = False,
     max_bytes: int | None = None,
+    disk_bytes: int = DISK_BYTES,
+    family: Sequence[str] = (),
     world: World | None = None,
     watcher: Watcher | None = None,
 ) -> FootprintRecord:
-    """The footprint of unlearned checkpoints on forget, adjacent and generic text.
+    """The footprint of unlearned checkpoints on forget, adjacent and generic text, and the verdict on them.
 
     base, unlearned, oracle: folders, adapter folders, wheels, GGUF files, hub ids, or `LanguageModel`s;
-    several unlearned ones as a list or label -> model. forget, adjacent, generic: name -> file or `Corpus`,
-    or one of them. unlearned may be {}: then the base and the adjacent corpus alone are looked at. out:
-    folder for footprint.json. cache: folder for diagonals (default: `cache` in out, else a temporary one);
-    the same call again takes from it what is there. batch_tokens, checkpointing, max_bytes: memory and time
+    several unlearned ones as a list or label -> model, or label -> training seeds. Shifts are from the first
+    base; further ones, and several oracles, tell the verdict what trainings differ by. forget, adjacent,
+    generic: name -> file or `Corpus`, or one of them; unseen: texts like those to be forgotten, or
+    paraphrases, that no model was trained on. unlearned may be {}: then the base and the adjacent corpus
+    alone are looked at. out: folder for footprint.json. cache: folder for diagonals (default: `cache` in
+    out, else a temporary one); the same call again takes from it what is there. family: labels that the
+    verdict's correction runs over. batch_tokens, checkpointing, max_bytes, disk_bytes: memory and time
     alone. Raises InputError in one line.
     """
     settings = settings or FootprintSettings()
     world, watcher = world or World(), watcher or Quiet()
     started = time.monotonic()
-    corpora = corpora_of(_named(forget, "forget"), _named(adjacent, "adjacent"), _named(generic, "generic"))
+    corpora = corpora_of(named(forget, "forget"), named(adjacent, "adjacent"), named(generic, "generic"))
+    others = unseen_corpora(named(unseen, "unseen"), corpora)
+    bases = bases_of(base)
     device = chosen_device(device)
     if base_accuracy is not None:
         from vestige.footprint.adjacency import stated_accuracy
@@ -111,11 +123,11 @@ def footprint(
         stated_accuracy(base_accuracy)
     if out is not None:
         writable_folder(Path(out))
-    resolvable(base, *listed(unlearned).values(), *([oracle] if oracle is not None else []))
+    resolvable(*bases.values(), *listed(unlearned).values(), *oracles_of(oracle).values())
 
     opened = opener(dtype=settings.dtype, revision=revision, device=device, four_bit=four_bit)
     watcher.stage("reading the models")
-    first = opened(base, None, None)
+    first = opened(next(iter(bases.values())), None, None)
     if first.record.adapter == "prompt encoder":
         raise InputError(
             "--base", "a prompt encoder", "a model with weights of its own", "name the base model"
@@ -135,7 +147,35 @@ def footprint(
         )
     records = corpus_records(corpora, samples, settings)
     if out is not None:
-        refuse_other(Path(out), settings=settings, base=first.record, corpora=records, checkpoints=found)
+        refuse_other(
+            Path(out),
+            settings=settings,
+            base=first.record,
+            corpora=records,
+            checkpoints=found,
+            unseen={corpus.name: corpus.sha256 for corpus in others.values()},
+        )
+    judging = (
+        judging_of(
+            first=first,
+            bases=bases,
+            opened=opened,
+            checkpoints=checkpoints,
+            records=found,
+            corpora=corpora,
+            unseen=others,
+            settings=settings.verdict,
+            max_length=settings.max_length,
+            text=settings.text,
+            seed=settings.seed,
+            device=device,
+            batch_tokens=batch_tokens,
+            disk_bytes=disk_bytes,
+            world=world,
+        )
+        if settings.verdict is not None and any(item.role == "unlearned" for item in checkpoints)
+        else None
+    )
     chunks = len(world.from_lead(layer_chunks(targets, max_bytes)))
     parts = {n: subsets_of(n, s, hessian_length=settings.hessian_length) for n, s in samples.items()}
     expected = estimate(
@@ -147,6 +187,7 @@ def footprint(
         parameters=sum(value.numel() for value in targets.values()),
         chunks=chunks,
         wide=settings.dtype == "float64",
+        judged=judging.tokens if judging is not None else 0,
     )
     with _folder(cache, out) as folder:
         run = _Run(
@@ -177,6 +218,7 @@ def footprint(
             watcher.say(
                 f"the sums do not fit into free memory at once: {chunks} chunks of layers, as many passes"
             )
+        verdict = run.verdict(judging, family)
         run.measure_base(alone=not checkpoints)
         measured = [run.measure(checkpoint, kept[checkpoint.label]) for checkpoint in checkpoints]
         record = FootprintRecord(
@@ -188,6 +230,7 @@ def footprint(
             corpora=records,
             checkpoints=tuple(measured),
             adjacency=run.adjacency(base_accuracy),
+            verdict=verdict,
             cost=_cost(run, expected, device, time.monotonic() - started),
             caveats=(*warnings, *standing_caveats(settings, records, measured)),
             not_tested=untested(settings, corpora, measured, has_oracle=oracle is not None),
@@ -234,6 +277,17 @@ class _Run:
             begin = time.monotonic()
             alone.fisher_now(self.base.model, some)
         return sum(len(unit.ids) for unit in some) / max(time.monotonic() - begin, 1e-6)
+
+    def verdict(self, judging: Judging | None, family: Sequence[str]) -> VerdictRecord | Undefined:
+        """What every model gives the texts, and the verdict on the unlearned ones."""
+        if judging is None:
+            left_out = self.settings.verdict is None
+            return Undefined(undefined="left out: --no-verdict" if left_out else "no unlearned model")
+        judging.reading.cache, judging.reading.folder = self.meter.cache, self.folder
+        judging.reading.advance = lambda tokens: self.meter.advance("verdict", tokens)
+        self.watcher.stage("verdict: every model on every text")
+        with self._timed("verdict"):
+            return judging.judge(family=family)
 
     def measure_base(self, *, alone: bool) -> None:
         """Everything of the base, into the cache; its own Hessian floor. alone: nothing is compared with
@@ -397,12 +451,6 @@ class _Run:
         begin = time.monotonic()
         yield
         self.seconds[part] = round(time.monotonic() - begin, 3)
-
-
-def _named(source: Mapping[str, Source] | Source | None, role: str) -> Mapping[str, Source]:
-    if source is None:
-        return {}
-    return source if isinstance(source, Mapping) else {role: source}
 
 
 def _checked(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vestige.data.corpora import (
     Corpus,
@@ -39,7 +39,7 @@ __all__ = [
 Source = str | Path | Corpus
 
 
-def named_paths(values: Sequence[str], role: Role) -> dict[str, str]:
+def named_paths(values: Sequence[str], role: Role | Literal["unseen"]) -> dict[str, str]:
     """`name=path` or a path alone, whose name is the role's, or the file's where there are several. Raises
     InputError for a name given twice or none."""
     found: dict[str, str] = {}
