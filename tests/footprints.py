@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vestige.contracts import Interval, Undefined
+import numpy as np
+
+from vestige.contracts import Interval, Margins, Undefined, View, ViewCount
 from vestige.footprint.judgements import (
     Adjacency,
     CalibratedClass,
@@ -31,8 +33,19 @@ from vestige.footprint.records import (
     RoleFootprint,
     Shift,
 )
+from vestige.footprint.verdict_records import (
+    JudgedModel,
+    ModelLevels,
+    TextLevel,
+    VerdictRecord,
+    VerdictSettings,
+)
 from vestige.metrics.footprint import CorpusShift, footprint_class
 from vestige.models.lm_record import LanguageModelRecord
+from vestige.verdict.evidence import Retained, Side
+from vestige.verdict.quantities import ViewTable, view_table
+from vestige.verdict.rule import gather, say
+from vestige.verdict.sentence import sentence
 
 ROLES: dict[str, str] = {"bio": "forget", "cyber": "forget", "near": "adjacent", "far": "generic"}
 PROJECTIONS = ("q", "k", "v", "o", "gate", "up", "down")
@@ -362,4 +375,101 @@ def _published_checkpoint(
         half={row["corpus"]: float(row["cofi_ci"] or 0.0) for row in lines},
         changes=changes,
         estimator_label="published thresholds and estimator",
+    )
+
+
+def verdict_record(
+    forget: Mapping[str, float], *, loss: Mapping[str, float] | None = None, oracles: int = 3
+) -> VerdictRecord:
+    """A verdict on models over two options that give the forget text's own one these probabilities.
+
+    forget: label -> probability; `base` and `oracle` are among them. loss: nats a token on generic text.
+    """
+    losses = {**dict.fromkeys(forget, 2.0), **(loss or {})}
+    tested = [label for label in forget if label not in ("base", "oracle")]
+    rows = np.random.default_rng(0).normal(0, 0.02, 160)
+
+    def outputs(label: str, seed: int) -> Any:
+        first = np.clip(forget[label] + rows + np.random.default_rng(seed).normal(0, 0.01, 160), 0.001, 0.999)
+        return np.stack([first, 1 - first], axis=1)
+
+    def table(same: bool) -> ViewTable:
+        def given(label: str, seed: int) -> Any:
+            return outputs("base" if same else label, seed)
+
+        return view_table(
+            fulls=[given("base", 1)],
+            oracles=[given("oracle", 10 + seed) for seed in range(oracles)],
+            unlearned={label: [given(label, 20 + place)] for place, label in enumerate(tested)},
+            units=np.array([""] * 160),
+        )
+
+    forgotten, kept = table(False), table(True)
+    order = ["base", *["oracle"] * oracles, *tested]
+    nats = np.array([np.full(160, losses[label]) + rows for label in order])
+    retained = Retained(Side("R", kept, 500), loss=nats, name="generic text")
+    sides = [Side("F", forgotten, 500)] if oracles else []
+    evidences = {
+        label: gather(sides, retained, places, Margins(), {})
+        for label, places in forgotten.models.unlearned.items()
+    }
+    counts: dict[View, ViewCount] = {"F": ViewCount(view="F", rows=160, units=0)}
+
+    def levels(label: str, role: Any) -> ModelLevels:
+        value = forget["oracle" if role == "oracle" else label]
+        ends = {"kind": "t over documents", "draws": 0, "seed": 0, "condition": "one model"}
+        return ModelLevels(
+            label=label,
+            role=role,
+            sha256="ab" * 32,
+            texts=(
+                TextLevel(
+                    corpus="bio",
+                    role="forget",
+                    documents=160,
+                    probability=value,
+                    interval=Interval(low=value - 0.01, high=value + 0.01, **ends),
+                    loss=1.0,
+                    change=value - forget["base"],
+                    change_interval=Interval(
+                        low=value - forget["base"] - 0.01, high=value - forget["base"] + 0.01, **ends
+                    ),
+                ),
+                TextLevel(
+                    corpus="far",
+                    role="generic",
+                    documents=160,
+                    probability=0.1,
+                    interval=Undefined(undefined="one document"),
+                    loss=losses["oracle" if role == "oracle" else label],
+                    change=0.0,
+                    change_interval=Undefined(undefined="one document"),
+                ),
+            ),
+        )
+
+    names = ["oracle" if place == 0 else f"oracle ({place + 1})" for place in range(oracles)]
+    return VerdictRecord(
+        settings=VerdictSettings(),
+        compared=f"Compared: {len(tested)} unlearned models with the base “base” and {oracles} models "
+        "retrained without the forget text, on 160 forget, 160 generic documents.",
+        bases=("base",),
+        oracles=tuple(names),
+        texts=(),
+        levels=(
+            levels("base", "base"),
+            *(levels(label, "unlearned") for label in tested),
+            *(levels(name, "oracle") for name in names),
+        ),
+        models=tuple(
+            JudgedModel(
+                label=label,
+                checkpoints=(label,),
+                verdict=word,
+                evidence=evidence,
+                p=p,
+                sentence=sentence(word, evidence, label=label, counts=counts, unit_kind="text"),
+            )
+            for label, (word, evidence, p) in say(evidences, ()).items()
+        ),
     )

@@ -296,16 +296,29 @@ def seeds_of(values: list[str]) -> dict[str, list[str]]:
 
 
 def print_footprint(record: FootprintRecord) -> None:
-    """The first line of each checkpoint, the table of shifts, classes and caveats, on standard output."""
+    """What was compared, what every model knows, each verdict; then shifts, classes and caveats."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from vestige.cli.console import output, paragraph
+    from vestige.footprint.levels import text_measures
     from vestige.footprint.tables import HEADER, corpus_rows, headline, summary_lines
+    from vestige.report.footprint.levels import compared_line, levels_table
 
     console = output()
+    paragraph(console, compared_line(record))
+    known = levels_table(record, text_measures(record.verdict))
+    if known is not None:
+        levels = Table(title=known.caption, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for place, (title, column) in enumerate(zip(known.header(), (None, *known.columns), strict=True)):
+            text = title if column is None else f"{title}, {column.detail}"
+            levels.add_column(text, overflow="fold", justify="right" if place else "left")
+        for row in known.rows:
+            tag = f" ({row.tag})" if row.tag else ""
+            levels.add_row(f"{row.label}{tag}", *(str(cell) for cell in row.cells))
+        console.print(levels)
     for checkpoint in record.checkpoints:
-        paragraph(console, headline(record, checkpoint))
+        paragraph(console, f"{headline(record, checkpoint)}\n")
     table = Table(
         title=f"{record.name}: shift of {record.parameters:,} weights in {record.layers} layers",
         title_justify="left",

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
 from vestige.contracts import Undefined
 from vestige.footprint.judgements import CalibratedClass
+from vestige.footprint.levels import (
+    Measure,
+    level_words,
+    oracle_class,
+    text_measures,
+    verdict_word,
+    verdict_words,
+)
 from vestige.footprint.records import (
     CheckpointFootprint,
     CorpusFootprint,
@@ -34,22 +42,40 @@ NOT_TESTED = "not tested"
 
 
 def answers(
-    checkpoint: CheckpointFootprint, *, behaves: str = "", returns: str = ""
+    record: FootprintRecord,
+    checkpoint: CheckpointFootprint,
+    *,
+    measures: Sequence[Measure] = (),
+    behaves: str = "",
+    returns: str = "",
 ) -> tuple[tuple[str, str], ...]:
-    """(question, answer) of what a reader asks first about a checkpoint. behaves, returns: from records of
-    questions and of relearning, where there are any."""
+    """(question, answer) of what a reader asks first about a checkpoint: what it still knows and what comes
+    back before where its weights moved.
+
+    measures: levels of all models; those of the record's texts where none are given. behaves, returns: from
+    records of questions and of relearning, where there are any.
+    """
+    known = level_words(record, checkpoint.label, measures or text_measures(record.verdict))
+    verdict = verdict_words(record, checkpoint)
     return (
-        ("moved?", _moved(checkpoint)),
-        ("where?", _where(checkpoint)),
-        ("behaves?", behaves or _behaves(checkpoint)),
+        *((("verdict", verdict),) if verdict else ()),
+        ("still known?", known or NOT_TESTED),
         ("returns?", returns or NOT_TESTED),
+        ("behaves?", behaves or _behaves(checkpoint)),
+        ("moved?", _moved(checkpoint)),
+        ("where?", _where(record, checkpoint)),
     )
 
 
 def headline(record: FootprintRecord, checkpoint: CheckpointFootprint) -> str:
-    """`moved? where? behaves? returns? what was not tested` of one checkpoint in one line."""
-    said = "; ".join(f"{question} {text}" for question, text in answers(checkpoint))
-    return f"{checkpoint.label}: {said}; {NOT_TESTED}: {', '.join(record.not_tested)}"
+    """Verdict, levels, what returns, what moved and what was not tested, of one checkpoint in one line."""
+    word = verdict_word(record, checkpoint)
+    begin = f"{word}: " if word else "no verdict, "
+    said = [
+        f"{begin}{text.removeprefix('none: ')}" if question == "verdict" else f"{question} {text}"
+        for question, text in answers(record, checkpoint)
+    ]
+    return f"{checkpoint.label}: {'; '.join(said)}; {NOT_TESTED}: {', '.join(record.not_tested)}"
 
 
 def _moved(checkpoint: CheckpointFootprint) -> str:
@@ -64,12 +90,13 @@ def _moved(checkpoint: CheckpointFootprint) -> str:
     return text
 
 
-def _where(checkpoint: CheckpointFootprint) -> str:
+def _where(record: FootprintRecord, checkpoint: CheckpointFootprint) -> str:
     calibrated = checkpoint.calibrated
     text = class_text(checkpoint)
     if isinstance(calibrated, CalibratedClass):
         text += f", calibrated: {calibrated.name}"
-    return text
+    retrained = oracle_class(record, checkpoint)
+    return f"{text}; {retrained}" if retrained else text
 
 
 def _behaves(checkpoint: CheckpointFootprint) -> str:
@@ -97,7 +124,9 @@ def class_text(checkpoint: CheckpointFootprint) -> str:
 def summary_lines(record: FootprintRecord) -> Iterator[str]:
     """What the terminal says under the table: classes, their marks, disagreements, adjacency, cost."""
     for checkpoint in record.checkpoints:
-        yield f"{checkpoint.label}: {class_text(checkpoint)}"
+        retrained = oracle_class(record, checkpoint)
+        beside = f"; {retrained}" if retrained else ""
+        yield f"{checkpoint.label}: {class_text(checkpoint)}{beside}"
         if isinstance(checkpoint.published, FootprintClass):
             gap = checkpoint.published.adjacency_gap
             rho = checkpoint.published.globality

@@ -22,7 +22,7 @@ __all__ = [
     "Section",
 ]
 
-ChipKind = Literal["noop", "localized", "collateral", "destructive", "undefined", "none"]
+ChipKind = Literal["equivalent", "closer", "damaged", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)

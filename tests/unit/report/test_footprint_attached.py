@@ -254,9 +254,9 @@ def test_every_folded_checkpoint_says_all_at_a_glance(folder: Path, tmp_path: Pa
     )
     assert (
         lines["RMU"]
-        == "forget text moved 7.00 % · lost 48.0 % of forget answers · 35.0 to 62.0 % after relearning"
+        == "lost 48.0 % of forget answers · 35.0 to 62.0 % after relearning · forget text moved 7.00 %"
     )
-    assert lines["fresh"] == "forget text moved 19.0 % · 30.0 to 40.0 % after relearning"
+    assert lines["fresh"] == "30.0 to 40.0 % after relearning · forget text moved 19.0 %"
     assert set(lines) == {*LABELS, "fresh"}
     picture = re.search(
         r"fresh \(partially-localized, retrained\): moved 19.0 %, lost – %, relearned \+10.0", page

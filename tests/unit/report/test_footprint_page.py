@@ -54,7 +54,15 @@ def page() -> str:
 def test_the_first_section_answers_in_order(page: str) -> None:
     text = words(page)
     places = [
-        text.index(word) for word in ("moved?", "where?", "behaves?", "returns?", "What was not tested")
+        text.index(word)
+        for word in (
+            "Compared: 2 unlearned models",
+            "still known?",
+            "returns?",
+            "behaves?",
+            "moved?",
+            "where?",
+        )
     ]
     assert places == sorted(places)
     assert text.index("What was not tested") < text.index("Classes and what they rest on")
@@ -64,8 +72,9 @@ def test_the_first_section_answers_in_order(page: str) -> None:
 
 def test_both_classes_their_marks_and_their_disagreement(page: str) -> None:
     text = words(page)
-    assert "published: ▲ partially-localized" in text
-    assert "calibrated: ? undetermined" in text
+    assert "partially-localized (paper thresholds, per-sequence estimator), calibrated: undetermined" in text
+    assert "retraining itself is called no-op here" in text
+    assert "chip-" not in page[page.index("<body>") :]
     assert DISAGREEMENT in text
     assert "GA, undetermined: the adjacency gap" in text
     assert "covers 0" in text
@@ -260,7 +269,7 @@ def test_tables_as_files(folders: Path, tmp_path: Path, capsys: pytest.CaptureFi
         "documents.csv",
         "footprints.tex",
     ]
-    assert told["footprints"][0]["sentence"].startswith("RMU: moved? CoFi up to 8")
+    assert told["footprints"][0]["sentence"].startswith("RMU: no verdict, this record was made before")
     shifts = list(csv.DictReader(io.StringIO((tmp_path / "tables" / "shifts.csv").read_text())))
     assert len(shifts) == 8
     assert float(shifts[0]["cofi"]) == 6.0

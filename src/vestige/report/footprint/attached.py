@@ -12,11 +12,18 @@ from vestige.attacks.relearn_records import (
     RelearnRecord,
     RoleChange,
 )
-from vestige.behaviour.records import BehaviourRecord, CheckpointBehaviour, Loss, RoleAccuracy
+from vestige.behaviour.records import (
+    BehaviourRecord,
+    CheckpointBehaviour,
+    Loss,
+    RoleAccuracy,
+    TofuRecord,
+)
 from vestige.behaviour.stated import guess_words, guessed_roles, stated_loss
 from vestige.behaviour.tables import TOFU_HEADER, summary_lines, tofu_rows
 from vestige.contracts import Interval, Undefined
 from vestige.data.corpora import Role
+from vestige.footprint.levels import BASE, Level, Measure
 from vestige.footprint.records import CheckpointFootprint, FootprintRecord
 from vestige.footprint.tables import of_role
 from vestige.language_study.correlations import (
@@ -55,6 +62,7 @@ def extras_of(
     if any(item is not None and item.failed is None for item in attacked.values()):
         tested.add(_RELEARNING)
     return Extras(
+        levels=tuple(_levels(record, found)),
         behaves={
             label: _behaves(item, found.behaviour)
             for label, item in asked.items()
@@ -73,6 +81,69 @@ def extras_of(
         tested=frozenset(tested),
         texts=texts,
     )
+
+
+def _levels(record: FootprintRecord, found: Beside) -> Iterator[Measure]:
+    """What the questions and the attack say of every model, most telling first."""
+    behaviour, attack = found.behaviour, found.relearning
+    if behaviour is not None:
+        asked = [(item.label, own) for item in record.checkpoints if (own := found.asked(item)) is not None]
+        for metric, name, title in (
+            ("probability", "answer probability (TOFU)", "TOFU answers"),
+            ("rouge", "ROUGE-L recall (TOFU)", "TOFU ROUGE-L"),
+        ):
+            scores = [(BASE, behaviour.base_tofu), *((label, own.tofu) for label, own in asked)]
+            tofu = {label: level for label, own in scores if (level := _tofu_level(own, metric)) is not None}
+            if tofu:
+                yield Measure(key=f"tofu-{metric}", name=name, title=title, detail="forget set", levels=tofu)
+        right = {
+            label: Level(value=item.accuracy, low=item.interval.low, high=item.interval.high)
+            for label, own in [(BASE, behaviour.base_roles), *((label, own.roles) for label, own in asked)]
+            for item in own
+            if item.role == "forget"
+        }
+        if right:
+            yield Measure(
+                key="questions",
+                name="answers to forget questions",
+                title="forget questions",
+                detail="accuracy",
+                levels=right,
+                unit="percent",
+            )
+    if attack is not None:
+        attacked = [(BASE, item) for item in attack.checkpoints if item.role == "base"]
+        attacked += [
+            (item.label, known) for item in record.checkpoints if (known := found.attacked(item)) is not None
+        ]
+        changes = [(label, item.change("forget")) for label, item in attacked if item.failed is None]
+        levels = {
+            label: Level(value=change.before, after=change.after)
+            for label, change in changes
+            if change is not None
+        }
+        if levels:
+            yield Measure(
+                key="relearned",
+                name="forget score",
+                title="relearning",
+                detail="forget score, before to after",
+                levels=levels,
+                about="attack",
+                unit="percent",
+            )
+
+
+def _tofu_level(record: TofuRecord | Undefined, metric: str) -> Level | None:
+    """A score on TOFU's forget set."""
+    if isinstance(record, Undefined):
+        return None
+    scores = next((item for item in record.sets if item.name == "forget"), None)
+    value = None if scores is None else getattr(scores, metric)
+    if scores is None or not isinstance(value, float):
+        return None
+    ends = scores.intervals.get(metric)
+    return Level(value=value, low=ends.low, high=ends.high) if ends is not None else Level(value=value)
 
 
 def _behaves(item: CheckpointBehaviour, behaviour: BehaviourRecord) -> str:

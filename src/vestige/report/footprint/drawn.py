@@ -27,12 +27,13 @@ __all__ = [
 NO_OP = 1.5
 """Percent: the published no-op threshold, where figures draw the corner."""
 _MARKS = {
-    "no-op": (0, "o"),
-    "partially-localized": (2, "^"),
-    "collateral-dominant": (1, "s"),
-    "globally-destructive": (3, "X"),
+    "no-op": (5, "o"),
+    "partially-localized": (0, "^"),
+    "collateral-dominant": (4, "s"),
+    "globally-destructive": (1, "D"),
 }
-_OTHER = (5, "D")
+"""Class -> (colour, mark): no green, no red and no cross, for no class is a success or a failure."""
+_OTHER = (5, "P")
 _TICKS = (0.0, 0.75, 1.5, 3.0, 6.0, 12.0, 25.0, 50.0, 100.0, 200.0, 400.0)
 
 

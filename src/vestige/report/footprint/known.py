@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vestige.contracts import Undefined
+from vestige.footprint.levels import BASE, Level, Measure
 from vestige.language_study.records import CheckpointRow, InjectedScores, LanguageStudyRecord
 from vestige.report.footprint.attached import QUESTIONS
 from vestige.report.footprint.sections import Extras
@@ -33,11 +34,29 @@ def with_known_facts(extras: Extras, record: LanguageStudyRecord) -> Extras:
         )
     return replace(
         extras,
+        levels=(_level_measure(record), *extras.levels),
         behaves={row.label: _behaves(row, base) for row in others},
         glance={row.label: (*_glance(row, base), *extras.glance.get(row.label, ())) for row in others},
         behaviour=tuple(blocks),
         way=way([_way_row(row, base) for row in others], key="known-way"),
         tested=extras.tested | {QUESTIONS},
+    )
+
+
+def _level_measure(record: LanguageStudyRecord) -> Measure:
+    """Answers on the facts to forget, of every model."""
+    levels = {
+        BASE if row.role == "base" else row.label: Level(value=row.injected.accuracy_f)
+        for row in record.rows
+        if row.injected is not None
+    }
+    return Measure(
+        key="facts",
+        name="answers on the facts to forget",
+        title="facts to forget",
+        detail="accuracy",
+        levels=levels,
+        unit="percent",
     )
 
 

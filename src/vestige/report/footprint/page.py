@@ -11,6 +11,7 @@ from vestige.errors import InputError
 from vestige.files import write_text
 from vestige.footprint.records import FootprintRecord
 from vestige.report.footprint.heat import class_grid, heat_maps
+from vestige.report.footprint.levels import verdicts_table
 from vestige.report.footprint.rows import CheckpointRow, checkpoint_rows, shift_rows
 from vestige.report.footprint.scatter import MARGINAL, localisation
 from vestige.report.footprint.sections import Extras, footprint_sections
@@ -25,6 +26,21 @@ MOST_PARTS = 16
 """Of more records than this, the page shows the overview alone."""
 
 _WORDS = (
+    (
+        "equivalent",
+        "the model lies where retrained models lie, within margins set before: distance and memory on forget "
+        "and unseen text, distance and harm on the rest, no part that keeps more",
+    ),
+    ("closer", "closer to the retrained models than the base is, by how much stands beside it"),
+    ("not closer", "a gain of a stated size would have shown, and none did, or it moved away"),
+    ("damaged", "the loss a token rose by more than the margin on adjacent or on generic text"),
+    ("undetermined", "nothing of these is shown; what is missing is said"),
+    (
+        "memory",
+        "how much of what tells the base from retraining is left in the next-token distributions: 0 % for a "
+        "retrained model, 100 % for the base, 20 % for a mixture with 20 % of the base",
+    ),
+    ("probability of a token", "mean over documents of exp(mean log-probability of a predicted token)"),
     (
         "CoFi",
         "shift of the diagonal empirical Fisher over the measured weights: 100 |V − V′| / |V|, "
@@ -42,7 +58,7 @@ _WORDS = (
     ("globally-destructive", "globality at least 0.75, and more than 1 % on generic text"),
     ("partially-localized", "none of these, and adjacent text moved less than forget text"),
     ("collateral-dominant", "none of these, and adjacent text moved at least as much"),
-    ("undetermined", "an interval covers the threshold that decides"),
+    ("undetermined class", "an interval covers the threshold that decides"),
     (
         "calibrated class",
         "no-op, undirected, localized, collateral or undetermined: against 8-bit copies and random "
@@ -142,7 +158,8 @@ def overview(records: Sequence[FootprintRecord]) -> list[Section]:
     groups: dict[str, list[CheckpointRow]] = {}
     for row in rows:
         groups.setdefault(row.group, []).append(row)
-    blocks: list[Block] = [Data(class_table(rows))]
+    verdicts = verdicts_table(records)
+    blocks: list[Block] = [*([Data(verdicts)] if verdicts is not None else ()), Data(class_table(rows))]
     if len(groups) > 1:
         blocks.append(Prose("Shifts compare only within one set of texts and one estimator.", note=True))
     figures: list[Block] = []

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vestige.contracts import Undefined
-from vestige.footprint.judgements import Adjacency, CalibratedClass, Headroom
+from vestige.footprint.judgements import Adjacency, Headroom
+from vestige.footprint.levels import Measure, text_measures, verdict_word
 from vestige.footprint.records import CheckpointFootprint, CorpusFootprint, FootprintRecord
 from vestige.footprint.tables import answers, of_role
 from vestige.metrics.footprint import FootprintClass
@@ -24,6 +25,7 @@ from vestige.report.footprint.details import (
 )
 from vestige.report.footprint.drawn import percent
 from vestige.report.footprint.heat import heat_maps, module_maps
+from vestige.report.footprint.levels import compared_line, evidence_table, levels_table, verdict_chip
 from vestige.report.footprint.rows import RegimeRow, checkpoint_rows, shift_rows
 from vestige.report.footprint.scatter import MARGINAL, localisation, regimes
 from vestige.report.footprint.tables import checkpoint_table, shift_table
@@ -31,8 +33,6 @@ from vestige.report.sections import (
     Answers,
     Block,
     Bullets,
-    Chip,
-    ChipKind,
     Data,
     Drawings,
     Entries,
@@ -42,18 +42,8 @@ from vestige.report.sections import (
 )
 from vestige.report.words import count, plain, short, styled
 
-__all__ = ["Extras", "class_chip", "footprint_sections"]
+__all__ = ["Extras", "footprint_sections"]
 
-_CHIPS: dict[str, tuple[ChipKind, str]] = {
-    "no-op": ("noop", "○"),
-    "partially-localized": ("localized", "▲"),
-    "collateral-dominant": ("collateral", "■"),
-    "globally-destructive": ("destructive", "✕"),
-    "localized": ("localized", "▲"),
-    "collateral": ("collateral", "■"),
-    "undirected": ("destructive", "✕"),
-    "undetermined": ("none", "?"),
-}
 _OPEN_ANSWERS = 3
 _MAPPED_ROLES = ("forget", "adjacent", "generic")
 MOST_MAPPED = 12
@@ -64,11 +54,13 @@ MOST_MAPPED = 12
 class Extras:
     """What other records say about the same checkpoints.
 
-    behaves, returns: checkpoint label -> the answer in one line; glance: both in a few words. regimes:
+    levels: what was measured of base, unlearned and retrained models, most telling first. behaves, returns:
+    checkpoint label -> the answer in one line; glance: both in a few words. regimes:
     relearning attacks. behaviour, relearning: blocks of those sections. way: one picture of all three
     questions, a row a checkpoint. tested: lines of `not_tested` that these records answer.
     """
 
+    levels: Sequence[Measure] = ()
     behaves: Mapping[str, str] = field(default_factory=dict)
     returns: Mapping[str, str] = field(default_factory=dict)
     glance: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -84,11 +76,11 @@ def footprint_sections(record: FootprintRecord, extras: Extras, *, key: str) -> 
     """All sections of a record. key: begins the ids of its drawings, unique on the page."""
     sections = [
         _first(record, extras),
+        _behaviour(extras),
+        _returns(extras, key),
         _classes(record, key),
         _shifts(record, key),
         _inside(record, key),
-        _behaviour(extras),
-        _returns(extras, key),
         _calibration(record),
         _adjacent(record),
         _documents(record, extras),
@@ -98,49 +90,48 @@ def footprint_sections(record: FootprintRecord, extras: Extras, *, key: str) -> 
     return [section for section in sections if section is not None]
 
 
-def class_chip(name: str, before: str = "") -> Chip:
-    """A class as a chip; anything else is shown as undefined."""
-    kind, glyph = _CHIPS.get(name, ("undefined", "?"))
-    return Chip(text=plain(name), kind=kind, glyph=glyph, before=before)
-
-
 def _first(record: FootprintRecord, extras: Extras) -> Section:
-    blocks: list[Block] = []
-    for checkpoint in record.checkpoints:
-        published, calibrated = checkpoint.published, checkpoint.calibrated
-        name = published if isinstance(published, Undefined) else published.name
-        chips = [class_chip(str(name), "published:")]
-        if isinstance(published, FootprintClass) and published.undetermined:
-            chips.append(Chip(text="undetermined", kind="none", glyph="?"))
-        if isinstance(calibrated, CalibratedClass):
-            chips.append(class_chip(str(calibrated.name), "calibrated:"))
+    """What was compared, what every model knows, the verdicts; where weights moved comes after."""
+    blocks: list[Block] = [Prose(plain(compared_line(record)))]
+    measures = [*extras.levels, *text_measures(record.verdict)]
+    table = levels_table(record, measures)
+    if table is not None:
+        blocks.append(Data(table))
+    ordered = sorted(record.checkpoints, key=lambda item: item.role == "oracle")
+    for checkpoint in ordered:
+        word = verdict_word(record, checkpoint)
         blocks.append(
             Answers(
                 label=checkpoint.label,
                 tag="retrained" if checkpoint.role == "oracle" else "",
-                chips=tuple(chips),
+                chips=(verdict_chip(word),) if word else (),
                 answers=answers(
+                    record,
                     checkpoint,
+                    measures=measures,
                     behaves=extras.behaves.get(checkpoint.label, ""),
                     returns=extras.returns.get(checkpoint.label, ""),
                 ),
                 folded=len(record.checkpoints) > _OPEN_ANSWERS,
-                glance=(*_moved_glance(checkpoint), *extras.glance.get(checkpoint.label, ())),
+                glance=(*extras.glance.get(checkpoint.label, ()), *_moved_glance(checkpoint)),
             )
         )
     if extras.way is not None:
         blocks.append(Drawings([extras.way]))
+    evidence = evidence_table(record)
+    if evidence is not None:
+        blocks.append(Fold("What the verdicts rest on", [Data(evidence)]))
     left = [line for line in record.not_tested if line not in extras.tested]
     if left:
         blocks += [Prose("What was not tested:"), Bullets(left)]
     blocks.append(
         Prose(
-            "A footprint is no evidence of removal: it says which weights react differently to which text, "
-            "not what the model still knows.",
+            "The class of a footprint says which weights react differently to which text, not what the model "
+            "still knows: it is neither a success nor a failure, and no evidence of removal.",
             note=True,
         )
     )
-    return Section("answers", "What moved, and where", "First answers", blocks)
+    return Section("answers", "What is left, and the verdict", "First answers", blocks)
 
 
 def _moved_glance(checkpoint: CheckpointFootprint) -> Iterator[str]:
@@ -453,12 +444,28 @@ def _settings(record: FootprintRecord) -> Iterator[tuple[str, Any]]:
     for name, value in record.settings.model_dump().items():
         if name == "thresholds":
             yield "thresholds", [(part.replace("_", " "), f"{number:g}") for part, number in value.items()]
+        elif name == "verdict":
+            yield "verdict", "left out" if value is None else _verdict_settings(value)
         elif isinstance(value, bool):
             yield name.replace("_", " "), "yes" if value else "no"
         elif name not in ("retained_text", "statement") and value not in (None, {}):
             yield name.replace("_", " "), f"{value:g}" if isinstance(value, float) else str(value)
     for name, value in record.provenance.items():
         yield name, plain(value)
+
+
+def _verdict_settings(given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    margins = given["margins"]
+    read = ("memory", "retained", "gain", "loss")
+    excess = margins["excess"]
+    return [
+        *((name, count(given[name])) for name in ("documents", "positions", "draws")),
+        (
+            "margin, excess",
+            f"{excess:g}" if excess is not None else "0.05 or half of two retrainings' distance",
+        ),
+        *((f"margin, {name}", f"{margins[name]:g}") for name in read),
+    ]
 
 
 def _cost(record: FootprintRecord) -> Iterator[tuple[str, Any]]:
