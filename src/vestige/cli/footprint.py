@@ -302,7 +302,7 @@ def print_footprint(record: FootprintRecord) -> None:
 
     from vestige.cli.console import output, paragraph
     from vestige.footprint.levels import text_measures
-    from vestige.footprint.tables import HEADER, corpus_rows, headline, summary_lines
+    from vestige.footprint.tables import HEADER, NOT_TESTED, corpus_rows, summary_lines, told
     from vestige.report.footprint.levels import compared_line, levels_table
 
     console = output()
@@ -318,7 +318,12 @@ def print_footprint(record: FootprintRecord) -> None:
             levels.add_row(f"{row.label}{tag}", *(str(cell) for cell in row.cells))
         console.print(levels)
     for checkpoint in record.checkpoints:
-        paragraph(console, f"{headline(record, checkpoint)}\n")
+        first, *others = told(record, checkpoint)
+        paragraph(console, first)
+        for line in others:
+            paragraph(console, f"  {line}")
+        paragraph(console, "")
+    paragraph(console, f"{NOT_TESTED}: {', '.join(record.not_tested)}\n")
     table = Table(
         title=f"{record.name}: shift of {record.parameters:,} weights in {record.layers} layers",
         title_justify="left",

@@ -154,7 +154,7 @@ def level_words(record: FootprintRecord, label: str, measures: Sequence[Measure]
 def way_words(own: Level, base: float, oracle: float | None) -> str:
     """How much of the way from the base's level to retraining's a model went; "" where that is not known."""
     if own.changed is False or own.value == base:
-        return "as the base, nothing is shown to be done"
+        return "as the base, nothing done that shows here"
     if oracle is None:
         return ""
     if abs(base - oracle) < ALIKE:

@@ -33,6 +33,7 @@ __all__ = [
     "footprint_html",
     "headline",
     "summary_lines",
+    "told",
 ]
 
 HEADER = ("checkpoint", "corpus", "role", "CoFi %", "CHess %", "(floor)", "log10 PPL ratio", "below floor")
@@ -69,13 +70,19 @@ def answers(
 
 def headline(record: FootprintRecord, checkpoint: CheckpointFootprint) -> str:
     """Verdict, levels, what returns, what moved and what was not tested, of one checkpoint in one line."""
+    first, *others = told(record, checkpoint)
+    return f"{'; '.join([first.removesuffix('.'), *others])}; {NOT_TESTED}: {', '.join(record.not_tested)}"
+
+
+def told(record: FootprintRecord, checkpoint: CheckpointFootprint) -> list[str]:
+    """What a checkpoint's answers say, a line each; the first begins with its label and its verdict."""
     word = verdict_word(record, checkpoint)
     begin = f"{word}: " if word else "no verdict, "
-    said = [
+    lines = [
         f"{begin}{text.removeprefix('none: ')}" if question == "verdict" else f"{question} {text}"
         for question, text in answers(record, checkpoint)
     ]
-    return f"{checkpoint.label}: {'; '.join(said)}; {NOT_TESTED}: {', '.join(record.not_tested)}"
+    return [f"{checkpoint.label}: {lines[0]}", *lines[1:]]
 
 
 def _moved(checkpoint: CheckpointFootprint) -> str:

@@ -21,6 +21,7 @@ from tests.tiny_lm import save_tiny_llama, tiny_llama, tiny_texts, tiny_tokenize
 import vestige
 from vestige.cli import run as command
 from vestige.cli.footprint import _settings as command_settings
+from vestige.cli.footprint import seeds_of
 from vestige.contracts import Undefined
 from vestige.errors import InputError
 from vestige.footprint import FootprintRecord, FootprintSettings
@@ -338,17 +339,23 @@ def test_the_command_line(work: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         *("footprint", "--base", str(work / "base"), "--unlearned", f"mine={work / 'rank-one'}"),
         *("--forget", f"bio={work / 'bio.jsonl'}", "--forget", f"cyber={work / 'cyber.jsonl'}"),
         *("--generic", str(work / "far.jsonl"), "--out", str(tmp_path / "o"), "--quick", "--probes", "0"),
+        *("--oracle", str(work / "base"), "--unseen", str(work / "near.jsonl")),
     ]
     assert run([*arguments, "--units", "4"]) == 0
     printed = capsys.readouterr()
-    first = printed.out.splitlines()[0]
-    for word in ("mine: moved?", "where?", "behaves?", "returns? not tested", "not tested: answers"):
-        assert word in first
+    said = " ".join(printed.out.split())
+    assert said.startswith("Compared: 1 unlearned model with the base “base” and 1 model retrained")
+    told = ("What each model knows", "mine: not closer: ", "still known?", "returns? not tested", "moved?")
+    places = [said.index(word) for word in (*told, "where?", "not tested: answers")]
+    assert places == sorted(places)
     assert "passes of a sequence" in printed.err
     assert "GB of cache" in printed.err
     found = FootprintRecord.model_validate_json((tmp_path / "o" / "footprint.json").read_text())
     assert found.settings.quick
     assert found.settings.max_length == 256
+    assert found.verdict.settings.documents == 60
+    assert [text.role for text in found.verdict.texts] == ["forget", "forget", "generic", "unseen"]
+    assert {text.units for text in found.verdict.texts if text.role == "forget"} == {1}
     assert run([*arguments, "--units", "4", "--json"]) == 0
     assert FootprintRecord.model_validate_json(capsys.readouterr().out).checkpoints == found.checkpoints
 
@@ -369,6 +376,15 @@ def test_wrong_command_lines(arguments: list[str], message: str, capsys: pytest.
 
     assert run(["footprint", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_models_of_one_label_are_training_seeds() -> None:
+    assert seeds_of(["a=x", "b=y", "a=z", "models/a", "models/c"]) == {
+        "a": ["x", "z"],
+        "b": ["y"],
+        "a (2)": ["models/a"],
+        "c": ["models/c"],
+    }
 
 
 def test_records_need_no_torch() -> None:

@@ -23,6 +23,7 @@ from vestige.footprint.cache import sealed, unsealed
 from vestige.footprint.run import footprint
 from vestige.footprint.shifts import module_sums
 from vestige.footprint.texts import named_paths
+from vestige.footprint.verdict_records import VerdictRecord
 
 SMALL: dict[str, Any] = {"units": 3, "subsets": 2, "probes": 1, "perplexity_tokens": 40}
 
@@ -114,8 +115,10 @@ def test_a_sealed_value_comes_back_as_it_was(tmp_path: Path) -> None:
         ({"generic": "near.jsonl"}, "texts"),
         ({"unlearned": "moved-too"}, "checkpoint 'moved'"),
         ({"base": "moved-too"}, "base"),
+        ({"unseen": "near.jsonl"}, "unseen texts"),
+        ({"settings": FootprintSettings(**SMALL, verdict=None)}, "verdict"),
     ],
-    ids=["settings", "texts", "checkpoint", "base"],
+    ids=["settings", "texts", "checkpoint", "base", "unseen", "verdict"],
 )
 def test_the_record_of_another_comparison_is_not_overwritten(
     work: Path, changes: dict[str, Any], named: str
@@ -125,6 +128,30 @@ def test_the_record_of_another_comparison_is_not_overwritten(
     with pytest.raises(InputError, match=f"another comparison; what differs: .*{named}"):
         measure(work, work / "out", **given)
     assert (work / "out" / "footprint.json").read_bytes() == before
+
+
+def test_a_verdict_goes_into_the_folder_of_a_footprint_without_one(work: Path, tmp_path: Path) -> None:
+    """Left out, or of a record made before there was one; every model's part is read once."""
+    out = tmp_path / "out"
+    settings = FootprintSettings(**{**SMALL, "probes": 0})
+    oracle = [str(work / "base"), str(work / "moved-too")]
+    without = measure(work, out, oracle=oracle, settings=settings.model_copy(update={"verdict": None}))
+    assert str(without.verdict) == "undefined: left out: --no-verdict"
+    assert any("--no-verdict was given" in line for line in without.not_tested)
+    assert [item.label for item in without.checkpoints] == ["moved", "oracle", "oracle (2)"]
+    old = json.loads((out / "footprint.json").read_text())
+    del old["verdict"], old["settings"]["verdict"]
+    (out / "footprint.json").write_text(json.dumps(old))
+    found = measure(work, out, oracle=oracle, settings=settings)
+    assert isinstance(found.verdict, VerdictRecord)
+    assert found.verdict.oracles == ("oracle", "oracle (2)")
+    assert [text.role for text in found.verdict.texts] == ["forget", "generic"]
+    assert found.verdict.models[0].evidence.seeds == {"full": 1, "oracle": 2, "unlearned": 1}
+    assert found.checkpoints == without.checkpoints
+    kept = set((out / "cache").glob("outputs-*"))
+    again = measure(work, out, oracle=oracle, unlearned={"moved": str(work / "moved")}, settings=settings)
+    assert again.verdict == found.verdict
+    assert set((out / "cache").glob("outputs-*")) == kept
 
 
 def test_a_further_checkpoint_or_sentence_goes_into_the_same_folder(work: Path, tmp_path: Path) -> None:

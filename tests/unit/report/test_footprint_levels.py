@@ -140,7 +140,8 @@ def test_levels_and_verdicts_come_before_the_footprint(judged: FootprintRecord) 
     ]
     assert places == sorted(places)
     assert (
-        "probability of the forget text 0.600 (base 0.600, retrained 0.100): as the base, nothing is" in text
+        "probability of the forget text 0.600 (base 0.600, retrained 0.100): as the base, nothing done"
+        in text
     )
     assert "probability of the forget text 0.450 (base 0.600, retrained 0.100): 30 % of the way" in text
     assert "loss, nats a token" in text
@@ -167,8 +168,8 @@ def test_the_terminal_says_the_same(judged: FootprintRecord, capsys: pytest.Capt
     ("own", "base", "oracle", "expected"),
     [
         (Level(value=0.576), 0.637, 0.002, "10 % of the way to retraining"),
-        (Level(value=0.6), 0.6, 0.1, "as the base, nothing is shown to be done"),
-        (Level(value=0.55, changed=False), 0.6, 0.1, "as the base, nothing is shown to be done"),
+        (Level(value=0.6), 0.6, 0.1, "as the base, nothing done that shows here"),
+        (Level(value=0.55, changed=False), 0.6, 0.1, "as the base, nothing done that shows here"),
         (Level(value=0.595), 0.6, 0.1, "next to nothing done"),
         (Level(value=0.7), 0.6, 0.1, "further from retraining than the base"),
         (Level(value=0.02), 0.6, 0.1, "below retraining"),
