@@ -35,7 +35,6 @@ def parts() -> dict[str, Callable[[], str]]:
         "metrics": registries.metrics,
         "seed metrics": registries.seed_metrics,
         "acceptance rates": simulated.acceptance_rates,
-        "equivalence rates": simulated.equivalence_rates,
         "shift rates": simulated.shift_rates,
         "footprint self-test": footprints.selftest_rates,
         "footprint self-test gates": footprints.selftest_gates,

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.evidence import COUNTS, evidence
 from vestige.contracts import (
     Assessment,
     Destination,
     Estimate,
+    Evidence,
     Interval,
     MethodComparison,
     ModelAssessment,
     ReliabilityBin,
     Source,
     Undefined,
+    Verdict,
     ViewCount,
 )
+from vestige.verdict.sentence import sentence
 
 CONDITION = "training seed 17"
 SEEDS = {"F": 1, "G": 2, "R": 3}
@@ -109,7 +113,8 @@ def unlearned(
     intents: tuple[str, ...] = INTENTS,
     **more: Any,
 ) -> ModelAssessment:
-    """A model under test whose distances (value, low, high) on F and G are given."""
+    """A model under test whose distances (value, low, high) on F and G are given, without a verdict: as in
+    records made before there were any."""
     metrics: dict[str, Estimate] = {}
     for view, (value, low, high), origin in (("F", f, start[0]), ("G", g, start[1])):
         wide = (low - 0.08, high + 0.09) if units else None
@@ -148,6 +153,26 @@ def unlearned(
         "reliability": bins(0.03),
     }
     return ModelAssessment(**{**values, **more})
+
+
+def judged(
+    label: str = "simnpo", verdict: Verdict = "closer", found: Evidence | None = None, **more: Any
+) -> ModelAssessment:
+    """A model under test with a verdict and what it rests on."""
+    rests_on = found or evidence()
+    words = sentence(verdict, rests_on, label=label, counts=COUNTS)
+    return unlearned(
+        label,
+        **{
+            "verdict": verdict,
+            "evidence": rests_on,
+            "sentence": words,
+            "verdict_p": 0.001 if verdict in ("closer", "equivalent") else 0.4,
+            "equivalence": None,
+            "equivalent": None,
+            **more,
+        },
+    )
 
 
 def full(label: str = "full-17", start: tuple[float, float] = (0.61, 0.44)) -> ModelAssessment:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from generated.base import RECORDS, percentage, table
-from vestige.statistics import EQUIVALENCE_MARGIN
 
 
 def simulations() -> dict[str, Any]:
@@ -32,40 +31,15 @@ def acceptance_rates() -> str:
     )
 
 
-def equivalence_rates() -> str:
-    """Called equivalent, in percent."""
-    found = simulations()["equivalence"]
-    rows = sorted({item["rows"] for item in found})
-    keys = dict.fromkeys((item["deviation"], item["excess"]) for item in found)
-    return table(
-        (
-            "deviation a row",
-            "true excess on F",
-            "what the share is",
-            *(f"equivalent %, n = {n}" for n in rows),
-        ),
-        [
-            (
-                f"{deviation:g}",
-                f"{excess:g}",
-                "power" if excess < EQUIVALENCE_MARGIN else "size",
-                *by_rows([i for i in found if (i["deviation"], i["excess"]) == (deviation, excess)]),
-            )
-            for deviation, excess in keys
-        ],
-    )
-
-
 def shift_rates() -> str:
-    """A shift of 0.3 standard deviations: passed by a Kolmogorov-Smirnov test, and called equivalent."""
-    header = ("spread of logits", "n", "true excess", "KS: `forgotten` %", "equivalent %")
+    """A shift of 0.3 standard deviations: how often a Kolmogorov-Smirnov test passes it."""
+    header = ("spread of logits", "n", "true excess", "KS: `forgotten` %")
     rows = [
         (
             f"{item['spread']:g}",
             str(item["rows"]),
             f"{item['excess']:.3f}",
             percentage(item["ks"]),
-            percentage(item["equivalence"]),
         )
         for item in sorted(simulations()["shift"], key=lambda item: (item["spread"], item["rows"]))
     ]

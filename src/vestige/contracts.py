@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from vestige.phrases import way_words
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -358,6 +360,23 @@ class Evidence(Record):
                 return item
         raise KeyError(name)
 
+    def headline(self, verdict: Verdict) -> str:
+        """The verdict as it is shown, see `ModelAssessment.headline`."""
+        if verdict != "closer":
+            return verdict
+        way = "" if isinstance(self.share, Undefined) else way_words(self.share)
+        return f"closer, {way or 'by how much is not known'}"
+
+    def quantities(self) -> Iterator[tuple[str, View, Bounded]]:
+        """(name, view, quantity with its bounds) of everything that was bounded, for tables and frames."""
+        for item in self.views:
+            for name in ("distance", "displacement", "excess", "memory", "gain"):
+                yield name, item.view, getattr(item, name)
+        yield f"{self.retained.measure}_change", "R", self.retained.change
+        if self.retained.calibration is not None:
+            yield "calibration_change", "R", self.retained.calibration.change
+        yield "excess", "R", self.retained.excess
+
 
 class ModelAssessment(Record):
     """Everything measured on one model. `metrics` is keyed `metric.view`, for example `gain.F`."""
@@ -388,6 +407,16 @@ class ModelAssessment(Record):
     utility: Annotated[dict[str, float | Undefined], Field(default_factory=dict)]
     """`delta_accuracy` and `delta_ece` under S0, where the metrics are of another candidate set: feasibility
     is always judged on S0. Empty: the metrics themselves are of S0."""
+
+    @property
+    def headline(self) -> str:
+        """The verdict as it is shown: `closer` never stands alone but says how far, `closer, 9 % of the way`.
+
+        Empty for full models and oracles, and in records made before verdicts existed.
+        """
+        if self.verdict is None:
+            return ""
+        return self.verdict if self.evidence is None else self.evidence.headline(self.verdict)
 
 
 class MethodComparison(Record):
@@ -420,6 +449,8 @@ class Assessment(Record):
     noise: dict[str, Estimate]
     """`noise_full.F`, `noise_oracle.G`, ...: mean JS over pairs of models of different seeds."""
     noise_pairs: dict[str, int]
+    noise_over_seeds: dict[str, Interval | Undefined] = Field(default_factory=dict)
+    """Where the noise floor of many trainings may lie, by the keys of `noise`; empty in older records."""
     intervention_gate: str
     minimum_detectable_gain: dict[str, float | Undefined]
     models: tuple[ModelAssessment, ...]

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["LABEL_LIMIT", "characters", "count", "counted", "cut", "listed", "number_word", "plain", "short"]
+__all__ = [
+    "LABEL_LIMIT",
+    "characters",
+    "count",
+    "counted",
+    "cut",
+    "listed",
+    "number_word",
+    "plain",
+    "short",
+    "way_words",
+]
 
 LABEL_LIMIT = 48
 """Labels longer than this many characters are cut in the middle and their length is stated."""
@@ -73,3 +84,15 @@ def listed(items: Sequence[str]) -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def way_words(share: float) -> str:
+    """How far a model went, as a share of how far a retrained model goes: `9 % of the way`.
+
+    Empty where it is no share of a way: at 0 and below.
+    """
+    if share <= 0:
+        return ""
+    if share < 0.01:
+        return "less than 1 % of the way"
+    return "the whole way by distance" if share >= 0.995 else f"{share * 100:.0f} % of the way"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from vestige.contracts import Assessment, ModelAssessment
     from vestige.report.recovered import Recovered
+    from vestige.report.tables import Table as Content
 
 __all__ = ["FAIL_ON", "app", "forgotten_options", "print_assessment"]
 
@@ -210,27 +211,33 @@ def _write(assessment: Assessment, out: Path) -> None:
 
 
 def print_assessment(assessment: Assessment, recoveries: Recovered = MappingProxyType({})) -> None:
-    """The verdict table, each model's sentence and every caveat, on standard output."""
+    """The verdicts with their sentences, the table of what decides, and every caveat, on standard output."""
     from vestige.cli.console import output, paragraph
-    from vestige.report.sentence import sentence
-    from vestige.report.tables import verdict_table
+    from vestige.report.answers import evidence_table, published_tag
+    from vestige.report.sentence import told
+    from vestige.report.tables import published_table
+    from vestige.report.words import short
 
     console = output()
-    for model in assessment.models:
+    tested = [model for model in assessment.models if model.role == "unlearned"]
+    judged = [model for model in tested if model.evidence is not None]
+    for model in tested:
+        said = told(assessment, model.label, recoveries.get(model.label))
         if model.verdict is not None:
-            paragraph(console, f"{model.label}: {model.verdict}. {model.sentence}\n")
-    content = verdict_table(assessment)
-    for table in _verdict(content.caption, content.header(), list(content.text_rows()), console.width):
+            paragraph(console, f"{short(model.label)}: {model.headline} ({published_tag(model)})")
+        paragraph(console, f"{said}\n")
+        if not assessment.has_oracle:
+            for line in _destinations(model):
+                paragraph(console, line)
+    content = evidence_table(assessment) if judged else published_table(assessment)
+    for table in _tables(content, console.width, across=not judged):
         console.print(table)
     for note in content.notes:
-        paragraph(console, f"Brackets: {note}.")
-    for model in assessment.models:
-        if model.role == "unlearned":
-            paragraph(console, "")
-            paragraph(console, sentence(assessment, model.label, recoveries.get(model.label)))
-            if not assessment.has_oracle:
-                for line in _destinations(model):
-                    paragraph(console, line)
+        paragraph(console, f"{note}." if judged else f"Brackets: {note}.")
+    if judged and assessment.has_oracle:
+        paragraph(console, "\nPublished rule")
+        for model in judged:
+            paragraph(console, f"- {told(assessment, model.label).published}")
     paragraph(console, "\nCaveats")
     for caveat in assessment.caveats:
         paragraph(console, f"- {caveat}")
@@ -249,27 +256,37 @@ def _destinations(model: ModelAssessment) -> Iterator[str]:
         )
 
 
-_LABELS = 26
+_LABELS = 30
 _MODEL = 22
 """Terminal columns of the row labels and of one model."""
 
 
-def _verdict(
-    caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], width: int
-) -> Iterator[Table]:
-    """Measures down, models across; as many tables as the width needs."""
+def _tables(content: Content, width: int, *, across: bool) -> Iterator[Table]:
+    """Measures down, models across; as many tables as the width needs. across: `content` has models down."""
     from rich.table import Table
 
+    from vestige.report.words import short
+
+    if across:
+        header = [row.label for row in content.rows]
+        lines = [
+            [title, *(str(row.cells[place]) for row in content.rows)]
+            for place, title in enumerate(content.header()[1:])
+        ]
+    else:
+        header = content.header()[1:]
+        lines = [
+            [row.label, *("\n".join([cell.text, *cell.lines]) for cell in row.cells)] for row in content.rows
+        ]
     at_once = max(1, (width - _LABELS) // _MODEL)
-    for start in range(0, len(rows), at_once):
-        models = rows[start : start + at_once]
-        title = caption if start == 0 else f"{caption}, continued"
-        table = Table(title=title, title_justify="left")
-        table.add_column(header[0])
-        for model in models:
-            table.add_column(model[0], justify="right", overflow="fold")
-        for place, measure in enumerate(header[1:], start=1):
-            table.add_row(measure, *(model[place] for model in models))
+    for start in range(0, len(header), at_once):
+        caption = content.caption if start == 0 else f"{content.caption}, continued"
+        table = Table(title=caption, title_justify="left")
+        table.add_column(content.head)
+        for title in header[start : start + at_once]:
+            table.add_column(short(title), justify="right", overflow="fold")
+        for label, *cells in lines:
+            table.add_row(label, *cells[start : start + at_once])
         yield table
 
 

@@ -246,8 +246,9 @@ def write_tables(assessments: Sequence[Assessment], folder: Path, formats: Seque
     """Write the tables in these formats and return their paths. Raises InputError."""
     from vestige.csv_text import csv_text
     from vestige.files import write_text
+    from vestige.report.answers import evidence_table
     from vestige.report.export import LONG_COLUMNS, long_rows, to_tex, verdict_rows
-    from vestige.report.tables import verdict_table
+    from vestige.report.tables import published_table
 
     written: list[Path] = []
 
@@ -260,7 +261,15 @@ def write_tables(assessments: Sequence[Assessment], folder: Path, formats: Seque
         write("verdicts.csv", csv_text(header, rows))
         write("measurements.csv", csv_text(LONG_COLUMNS, long_rows(assessments)))
     if "tex" in formats:
-        text = "\n".join(to_tex(verdict_table(item), caption=item.name) for item in assessments)
+        tables = [
+            (make(item), item.name)
+            for item in assessments
+            for make in (
+                *((evidence_table,) if any(model.evidence for model in item.models) else ()),
+                published_table,
+            )
+        ]
+        text = "\n".join(to_tex(table, caption=f"{name}: {table.caption}") for table, name in tables)
         write("verdicts.tex", text)
     return written
 
@@ -287,6 +296,8 @@ def _record(
         {
             "assessment": item.name,
             "model": model.label,
+            "verdict": model.verdict,
+            "headline": model.headline or None,
             "decision": model.decision.model_dump()
             if isinstance(model.decision, Undefined)
             else model.decision,

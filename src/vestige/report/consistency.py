@@ -8,6 +8,7 @@ from vestige.contracts import Assessment, Estimate, Interval, ModelAssessment, U
 from vestige.report.measures import change, first_full, measure, starting, value_of
 from vestige.statistics.decision_rules import decide
 from vestige.study.ledger_rows import MethodRow
+from vestige.verdict.rule import judge_model
 
 __all__ = ["contradictions", "row_contradiction"]
 
@@ -17,21 +18,38 @@ SLACK = 1e-9
 def contradictions(assessment: Assessment) -> tuple[str, ...]:
     """One line for each model whose numbers do not agree with each other, or with its decision.
 
-    Checked: the decision follows from gains, their lower row bounds and the changes of utility; the gain is
-    displacement minus distance and progress is gain over displacement; bounds are in order; changes of
-    utility are differences from the full model. What a record does not hold is not checked.
+    Checked: the verdict follows from its evidence; the decision follows from gains, their lower row bounds
+    and the changes of utility; the gain is displacement minus distance and progress is gain over
+    displacement; bounds are in order; changes of utility are differences from the full model. What a record
+    does not hold is not checked.
     """
     found = []
     for model in assessment.models:
         if model.role != "unlearned":
             continue
-        reasons = [*_decision(assessment, model), *_identities(assessment, model), *_bounds(model)]
+        reasons = [
+            *_verdict(model),
+            *_decision(assessment, model),
+            *_identities(assessment, model),
+            *_bounds(model),
+        ]
         if reasons:
             found.append(
                 f"The record of {model.label} contradicts itself: {reasons[0]}. Do not rely on it; "
                 "`vestige study audit` recomputes what a study measured."
             )
     return tuple(found)
+
+
+def _verdict(model: ModelAssessment) -> list[str]:
+    if model.verdict is None or model.evidence is None:
+        return []
+    expected, _ = judge_model(model.evidence, gain_p=model.verdict_p)
+    return (
+        []
+        if expected == model.verdict
+        else [f"verdict '{model.verdict}', but its evidence gives '{expected}'"]
+    )
 
 
 def _decision(assessment: Assessment, model: ModelAssessment) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from vestige.contracts import Assessment, Interval, Undefined
+from vestige.contracts import Assessment, Bounded, Estimate, Interval, ModelAssessment, Undefined
 from vestige.report.measures import row_interval, value_of
-from vestige.report.tables import EMPTY, Table, decision_text, ordered, verdict_value
+from vestige.report.tables import EMPTY, Table, decision_text, ordered, published_value
 from vestige.report.words import plain, short
 
 __all__ = ["LONG_COLUMNS", "long_rows", "tex_text", "to_tex", "verdict_rows"]
@@ -17,6 +17,7 @@ LONG_COLUMNS = (
     "model",
     "role",
     "control",
+    "verdict",
     "decision",
     "metric",
     "view",
@@ -28,6 +29,8 @@ LONG_COLUMNS = (
     "unit_low",
     "unit_high",
     "unit_seed",
+    "trainings_low",
+    "trainings_high",
     "kind",
     "level",
     "draws",
@@ -40,56 +43,78 @@ LONG_COLUMNS = (
 
 
 def long_rows(assessments: Sequence[Assessment]) -> Iterator[list[str]]:
-    """Every number with its interval, one a line, full precision: the rows of `measurements.csv`."""
+    """Every number with its interval, one a line, full precision: the rows of `measurements.csv`.
+
+    What a verdict reads is named `evidence.memory` and so on: its row interval is that for these models and
+    other rows, and `trainings` that for other trainings.
+    """
     for assessment in assessments:
         for model in ordered(assessment):
+            about = [assessment.name, assessment.stage, model.label, model.role, str(model.control).lower()]
+            about += [model.headline, decision_text(model) if model.role == "unlearned" else ""]
             for key, estimate in model.metrics.items():
                 metric, _, view = key.rpartition(".")
-                row = estimate.row if isinstance(estimate.row, Interval) else None
-                unit = estimate.unit if isinstance(estimate.unit, Interval) else None
-                known = row or unit
-                lost = isinstance(estimate.value, Undefined)
-                yield [
-                    assessment.name,
-                    assessment.stage,
-                    model.label,
-                    model.role,
-                    str(model.control).lower(),
-                    decision_text(model) if model.role == "unlearned" else "",
-                    metric,
-                    view,
-                    "" if lost else repr(estimate.value),
-                    estimate.value.undefined if isinstance(estimate.value, Undefined) else "",
-                    *_bounds(row),
-                    *_bounds(unit),
-                    known.kind if known else "",
-                    repr(known.level) if known else "",
-                    str(known.draws) if known else "",
-                    known.condition if known else "",
-                    "" if estimate.rows is None else str(estimate.rows),
-                    "" if estimate.units is None else str(estimate.units),
-                    str(estimate.unstable).lower(),
-                    estimate.note,
-                ]
+                yield [*about, metric, view, *_numbers(estimate)]
+            for name, where, found in model.evidence.quantities() if model.evidence else ():
+                as_estimate = Estimate(value=found.value, row=found.these_models)
+                yield [*about, f"evidence.{name}", where, *_numbers(as_estimate, found.other_trainings)]
+
+
+def _numbers(estimate: Estimate, trainings: Interval | Undefined | None = None) -> list[str]:
+    """The columns of `LONG_COLUMNS` from the value on."""
+    row = estimate.row if isinstance(estimate.row, Interval) else None
+    unit = estimate.unit if isinstance(estimate.unit, Interval) else None
+    known = row or unit
+    lost = estimate.value.undefined if isinstance(estimate.value, Undefined) else None
+    return [
+        repr(estimate.value) if lost is None else "",
+        lost or "",
+        *_bounds(row),
+        *_bounds(unit),
+        *_bounds(trainings if isinstance(trainings, Interval) else None)[:2],
+        known.kind if known else "",
+        repr(known.level) if known else "",
+        str(known.draws) if known else "",
+        known.condition if known else "",
+        "" if estimate.rows is None else str(estimate.rows),
+        "" if estimate.units is None else str(estimate.units),
+        str(estimate.unstable).lower(),
+        estimate.note,
+    ]
+
+
+_EVIDENCE = (
+    *((name, view) for name in ("memory", "distance", "excess", "gain") for view in ("F", "G")),
+    ("accuracy_change", "R"),
+    ("calibration_change", "R"),
+    ("excess", "R"),
+)
 
 
 def verdict_rows(assessments: Sequence[Assessment]) -> Iterator[list[str]]:
     """`verdicts.csv`: a header, then a line a model of every record; numbers in full precision.
 
-    A number that is undefined or was not measured is empty; the reason stands in `measurements.csv`.
+    First the verdict and what it reads, each with its interval for these models and other rows like these,
+    then the published rule's answer and numbers. A number that is undefined or was not measured is empty; the
+    reason stands in `measurements.csv`.
     """
     keys = [(metric, view) for metric in ("progress", "gain", "oracle_distance") for view in ("F", "G")]
     keys += [(metric, "R") for metric in ("accuracy", "delta_accuracy", "ece", "delta_ece")]
-    header = ["assessment", "stage", "model", "role", "method", "control", "decision"]
+    header = ["assessment", "stage", "model", "role", "method", "control", "verdict", "share_of_the_way"]
+    for name, view in _EVIDENCE:
+        header += [f"{name}_{view}", f"{name}_{view}_low", f"{name}_{view}_high"]
+    header += ["p_verdict", "training_seeds", "decision"]
     for metric, view in keys:
-        header += [f"{metric}_{view}", f"{metric}_{view}_low", f"{metric}_{view}_high"]
+        shown = f"published_{metric}_{view}"
+        header += [shown, f"{shown}_low", f"{shown}_high"]
     yield [*header, "p_both", "p_holm", "intervention_gate", "condition"]
     for assessment in assessments:
         for model in ordered(assessment):
             line = [assessment.name, assessment.stage, model.label, model.role, model.method]
-            line += [str(model.control).lower(), decision_text(model).replace(EMPTY, "")]
+            line += [str(model.control).lower(), model.verdict or "", *_judged(model)]
+            line.append(decision_text(model).replace(EMPTY, ""))
             for metric, view in keys:
-                found = verdict_value(assessment, model, metric, view)
+                found = published_value(assessment, model, metric, view)
                 line += [_full_precision(value_of(found)), *_bounds(row_interval(found))[:2]]
             for kind in ("both", "holm"):
                 p = model.p_value.get(kind)
@@ -97,8 +122,25 @@ def verdict_rows(assessments: Sequence[Assessment]) -> Iterator[list[str]]:
             yield [*line, assessment.intervention_gate, assessment.condition]
 
 
-def _full_precision(value: float | None) -> str:
-    return "" if value is None else repr(value)
+def _judged(model: ModelAssessment) -> list[str]:
+    """Share of the way, every bounded quantity, p and training seeds; empty without a verdict."""
+    evidence = model.evidence
+    if evidence is None:
+        return [""] * (3 + 3 * len(_EVIDENCE))
+    found: dict[tuple[str, str], Bounded] = {
+        (name, view): bounded for name, view, bounded in evidence.quantities()
+    }
+    line = [_full_precision(evidence.share)]
+    for key in _EVIDENCE:
+        bounded = found.get(key)
+        rows = bounded.these_models if bounded is not None else None
+        line.append(_full_precision(None if bounded is None else bounded.value))
+        line += _bounds(rows if isinstance(rows, Interval) else None)[:2]
+    return [*line, _full_precision(model.verdict_p), str(evidence.seeds["unlearned"])]
+
+
+def _full_precision(value: float | Undefined | None) -> str:
+    return "" if value is None or isinstance(value, Undefined) else repr(value)
 
 
 CAPTION_LIMIT = 2000

@@ -26,10 +26,11 @@ from vestige.report.drawing import (
 )
 from vestige.report.measures import (
     first_full,
+    judged_distance,
+    judged_spread,
+    judged_start,
     measure,
     noise,
-    remaining,
-    starting,
     unlearned_models,
     value_of,
 )
@@ -48,13 +49,13 @@ def distance_panels(assessment: Assessment, prefix: str) -> tuple[Panel, ...]:
     """
     panels = []
     for view in ("F", "G"):
-        start = starting(assessment, view)
+        start = judged_start(assessment, view)
         if value_of(start) is None:
             continue
-        entries = [(model.label, remaining(model, view)) for model in unlearned_models(assessment)]
+        entries = [(model.label, judged_distance(model, view)) for model in unlearned_models(assessment)]
         if not entries:
             continue
-        floor = value_of(noise(assessment, "oracle", view))
+        floor = judged_spread(assessment, view)
         full_floor = value_of(noise(assessment, "full", view))
         known = [f"{short(label)} {estimate_text(item, 'number')}" for label, item in entries]
         words = view_words(view, assessment.unit_kind)

@@ -4,36 +4,44 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vestige.contracts import Assessment, Destination, ModelAssessment, Undefined
+from vestige.contracts import Assessment, Destination, ModelAssessment
 from vestige.errors import InputError
 from vestige.files import write_text
+from vestige.report.answers import (
+    bounded_cell,
+    conditions_of,
+    evidence_table,
+    margin_lines,
+    published_tag,
+    unit_table,
+    verdict_chip,
+)
 from vestige.report.caveats import SCOPE, caveats, shared_caveats
 from vestige.report.consistency import contradictions
 from vestige.report.figures import Panel, distance_panels, mass_panels, reliability_panel
-from vestige.report.measures import first_full, measure, unlearned_models, view_count
+from vestige.report.measures import change, first_full, measure, remaining, unlearned_models, view_count
 from vestige.report.recovered import Recovered
-from vestige.report.sections import Section
-from vestige.report.sentence import Verdict, verdict
+from vestige.report.sections import Chip, Section
+from vestige.report.sentence import MADE_BEFORE, told
 from vestige.report.tables import (
+    EMPTY,
+    Cell,
     Table,
     cell,
     comparison_table,
+    decision_text,
     definitions,
-    equivalence_table,
-    interval_notes,
     measurement_tables,
     noise_table,
+    published_table,
     reliability_table,
-    style_of,
-    verdict_table,
-    verdict_value,
 )
 from vestige.report.words import count, plain, short, styled, view_words
 
@@ -51,20 +59,12 @@ _SMALLEST_FLOW = 0.01
 MOST_PARTS = 16
 """Of more records than this, the page shows the overview, tables and figures, and no part of their own."""
 _OVERVIEW = (
-    ("progress", "F", "distance closed"),
-    ("progress", "G", "distance closed"),
-    ("oracle_distance", "F", "remaining distance"),
-    ("oracle_distance", "G", "remaining distance"),
-    ("delta_accuracy", "R", "retained accuracy, points"),
-    ("delta_ece", "R", "calibration error, change"),
+    "memory left F",
+    "memory left G",
+    "distance left F",
+    "distance left G",
+    "retained accuracy, points",
 )
-_DECISIONS = {
-    "accepted": ("accepted", "✓"),
-    "positive, unconfirmed": ("unconfirmed", "~"),
-    "no benefit": ("none", "–"),
-    "infeasible": ("infeasible", "✕"),
-    "displacement within noise": ("noise", "≈"),
-}
 
 
 def write_report(
@@ -111,16 +111,6 @@ def render(
     page = environment().get_template("report.html.j2")
     return page.render(
         overview_columns=_OVERVIEW,
-        overview_notes=interval_notes(
-            [
-                item.estimate
-                for part in parts
-                for line in part.overview
-                for item in line["cells"]
-                if item.estimate
-            ],
-            units=False,
-        ),
         title=short(heading, 120),
         parts=parts,
         many=len(parts) != 1,
@@ -153,6 +143,8 @@ class _Part:
         deleted = view_count(item, "F")
         fulls, oracles = (sum(source.role == role for source in item.sources) for role in ("full", "oracle"))
         facts = [("deleted training rows", count(deleted.rows) if deleted else "none given")]
+        if not any(model.verdict for model in item.models):
+            facts.insert(0, ("rule", MADE_BEFORE))
         if item.forgotten:
             facts.append(("deleted options", f"{count(len(item.forgotten))} of {count(item.options)}"))
         else:
@@ -172,31 +164,53 @@ class _Part:
             {
                 "label": short(model.label),
                 "control": model.control,
-                "decision": plain(model.decision),
-                "kind": _kind(model)[0],
-                "glyph": _kind(model)[1],
-                "sentence": verdict(self.assessment, model.label, self.recoveries.get(model.label)),
+                "chip": _chip(model),
+                "published": published_tag(model) if model.verdict is not None else "",
+                "told": told(self.assessment, model.label, self.recoveries.get(model.label)),
                 "folded": len(models) > _OPEN_VERDICTS,
                 "open": position == 0,
-                "gist": _gist(self.assessment, model),
             }
             for position, model in enumerate(models)
         ]
 
     @cached_property
     def overview(self) -> list[dict[str, Any]]:
-        lines = []
-        for item, model in zip(self.verdicts, unlearned_models(self.assessment), strict=True):
-            cells = [
-                cell(verdict_value(self.assessment, model, metric, view), style_of(metric))
-                for metric, view, _ in _OVERVIEW
-            ]
-            lines.append({"item": item, "cells": cells})
-        return lines
+        return [
+            {"item": item, "cells": _overview(self.assessment, model)}
+            for item, model in zip(self.verdicts, unlearned_models(self.assessment), strict=True)
+        ]
+
+    @cached_property
+    def judged(self) -> list[ModelAssessment]:
+        """Models with a verdict; none in a record made before there were any."""
+        return [model for model in unlearned_models(self.assessment) if model.evidence is not None]
 
     @cached_property
     def table(self) -> Table:
-        return verdict_table(self.assessment)
+        return evidence_table(self.assessment) if self.judged else published_table(self.assessment)
+
+    @cached_property
+    def published(self) -> Table | None:
+        """What the published rule reads, beside the verdicts."""
+        return published_table(self.assessment) if self.judged else None
+
+    @cached_property
+    def margins(self) -> list[str]:
+        """What counts as small. The same for every model of a record."""
+        return margin_lines(self.judged[0].evidence) if self.judged and self.judged[0].evidence else []
+
+    @cached_property
+    def conditions(self) -> list[dict[str, Any]]:
+        """Of each model beside retrained ones: the conditions of equivalence and its worst parts."""
+        return [
+            {
+                "label": short(model.label),
+                "conditions": conditions_of(model.evidence),
+                "units": unit_table(model),
+            }
+            for model in self.judged
+            if model.evidence is not None and model.evidence.conditions
+        ]
 
     @cached_property
     def distances(self) -> list[Panel]:
@@ -210,10 +224,6 @@ class _Part:
     @property
     def noise(self) -> Table:
         return noise_table(self.assessment)
-
-    @cached_property
-    def equivalence(self) -> Table:
-        return equivalence_table(self.assessment)
 
     @cached_property
     def destinations(self) -> list[dict[str, Any]]:
@@ -324,24 +334,28 @@ class _Part:
         return self.assessment.format
 
 
-def _kind(model: ModelAssessment) -> tuple[str, str]:
-    if isinstance(model.decision, Undefined):
-        return "undefined", "?"
-    return _DECISIONS[model.decision]
+def _chip(model: ModelAssessment) -> Chip:
+    """The verdict; of a record made before there were any, the published rule's answer without a colour."""
+    if model.verdict is None or model.evidence is None:
+        return Chip(text=decision_text(model), kind="none", glyph="", before="published rule")
+    return verdict_chip(model.verdict, model.evidence)
 
 
-def _gist(assessment: Assessment, model: ModelAssessment) -> str:
-    """The two numbers a folded verdict shows beside its label."""
-    metric = "progress" if assessment.has_oracle else "forgotten_mass"
-    found = [measure(model, metric, view) for view in ("F", "G")]
-    known = [
-        styled(item.value, "percent" if assessment.has_oracle else "ratio")
-        for item in found
-        if item is not None and not isinstance(item.value, Undefined)
-    ]
-    if not known:
-        return ""
-    return f"{'closed' if assessment.has_oracle else 'still gives'} {' and '.join(known)}"
+def _overview(assessment: Assessment, model: ModelAssessment) -> list[Cell]:
+    """What one model's line of the overview shows; of records without a verdict what they have of it."""
+    found = model.evidence
+    if found is None:
+        distances = [cell(remaining(model, view), "number") for view in ("F", "G")]
+        nothing = Cell(text=EMPTY)
+        return [nothing, nothing, *distances, cell(change(assessment, model, "accuracy"), "points")]
+    if not found.views:
+        none = Cell(text="undefined: no retrained model", undefined=True)
+        deleted = [none, *[Cell(text=EMPTY)] * 3]
+    else:
+        sides = {view.view: view for view in found.views}
+        deleted = [bounded_cell(side.memory, "percent") for side in sides.values()]
+        deleted += [bounded_cell(side.distance, "number") for side in sides.values()]
+    return [*deleted, bounded_cell(found.retained.change, "points")]
 
 
 def _destination(item: Destination, oracle: ModelAssessment | None) -> dict[str, Any]:
@@ -439,18 +453,9 @@ def _typographic(text: object) -> str:
     return re.sub(r"(\[[−0-9.,]+), (?=[−0-9.,]+\])", "\\1,\u00a0", line)
 
 
-def _quote(parts: Verdict) -> Iterator[tuple[str, str]]:
-    """The sentence as (kind, text) for the page."""
-    yield "measured", parts.measured
-    if parts.decision:
-        yield "decision", parts.decision
-    for limit in parts.limits:
-        yield "limit", limit
-
-
 @cache
 def environment() -> Environment:
-    """Templates of the pages: escaping on, filters `typo`, `quote`, `shorten` and `drawing`."""
+    """Templates of the pages: escaping on, filters `typo`, `shorten` and `drawing`."""
     import jinja2
     from markupsafe import Markup
 
@@ -463,7 +468,6 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["typo"] = _typographic
-    environment.filters["quote"] = _quote
     environment.filters["shorten"] = short
     environment.filters["drawing"] = lambda panel: Markup(panel.svg)
     environment.globals["css"] = Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8"))

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vestige.contracts import Assessment, Estimate, Interval, ModelAssessment, Undefined, View, ViewCount
+from vestige.contracts import (
+    Assessment,
+    Bounded,
+    Estimate,
+    Interval,
+    ModelAssessment,
+    Undefined,
+    View,
+    ViewCount,
+    ViewEvidence,
+)
 from vestige.study.caveats import FEW_UNITS
 
 __all__ = [
@@ -12,6 +22,10 @@ __all__ = [
     "change",
     "few_units",
     "first_full",
+    "judged_distance",
+    "judged_least_gain",
+    "judged_spread",
+    "judged_start",
     "measure",
     "noise",
     "noise_pairs",
@@ -84,6 +98,55 @@ def starting(assessment: Assessment, view: str) -> Estimate | None:
 def remaining(model: ModelAssessment, view: str) -> Estimate | None:
     """Distance of `model` to the oracle on a view."""
     return measure(model, "oracle_distance", view)
+
+
+def judged_distance(model: ModelAssessment | None, view: str) -> Estimate | None:
+    """Distance to all retrained models, as the verdict reads it; in older records to the compared one.
+
+    In place of the row interval that for these models and other rows, in place of the one over units that for
+    other trainings.
+    """
+    found = None if model is None else model.evidence
+    side = next((item for item in found.views if item.view == view), None) if found else None
+    if side is not None:
+        return _estimate(side.distance)
+    return None if model is None else remaining(model, view)
+
+
+def judged_start(assessment: Assessment, view: str) -> Estimate | None:
+    """Distance of the full models to the retrained ones, as the verdict reads it, else as `starting`."""
+    side = _side(assessment, view)
+    return starting(assessment, view) if side is None else _estimate(side.displacement)
+
+
+def judged_spread(assessment: Assessment, view: str) -> float | None:
+    """What two retrainings differ by."""
+    side = _side(assessment, view)
+    if side is None:
+        return value_of(noise(assessment, "oracle", view))
+    return side.spread if isinstance(side.spread, float) else None
+
+
+def judged_least_gain(assessment: Assessment, view: str) -> Estimate | None:
+    """The smallest gain that would be found for each model, as the verdict reads it, else as published."""
+    sides = [side for model in assessment.models if model.evidence for side in model.evidence.views]
+    if not sides:
+        found = assessment.minimum_detectable_gain.get(view)
+        return None if found is None else Estimate(value=found)
+    values = [side.least_gain for side in sides if side.view == view]
+    undefined = next((value for value in values if isinstance(value, Undefined)), None)
+    if not values:
+        return None
+    return Estimate(value=undefined or max(value for value in values if isinstance(value, float)))
+
+
+def _side(assessment: Assessment, view: str) -> ViewEvidence | None:
+    sides = (item for model in assessment.models if model.evidence for item in model.evidence.views)
+    return next((item for item in sides if item.view == view), None)
+
+
+def _estimate(found: Bounded) -> Estimate:
+    return Estimate(value=found.value, row=found.these_models, unit=found.other_trainings)
 
 
 def change(assessment: Assessment, model: ModelAssessment, metric: str) -> Estimate | None:

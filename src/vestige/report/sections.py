@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 ChipKind = Literal["equivalent", "closer", "damaged", "none"]
+"""Of verdicts. The colour of success belongs to `equivalent` alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
-"""The result in words that hold up: measured, decided, conditions, and what was not tested."""
+"""The result in words that hold up: the verdict, what the published rule says, and what was not tested."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from vestige.attacks.records import RecoveryRecord
@@ -13,7 +14,6 @@ from vestige.report.measures import (
     first_full,
     measure,
     noise,
-    noise_pairs,
     remaining,
     row_interval,
     starting,
@@ -27,7 +27,6 @@ from vestige.report.words import (
     estimate_text,
     interval_text,
     listed,
-    number_word,
     plain,
     short,
     styled,
@@ -36,9 +35,11 @@ from vestige.report.words import (
     view_words,
 )
 from vestige.statistics.decision_rules import MARGIN, TOLERANCE
-from vestige.statistics.equivalence import EQUIVALENCE_MARGIN
 
-__all__ = ["Verdict", "sentence", "stage_words", "verdict"]
+__all__ = ["MADE_BEFORE", "Told", "sentence", "stage_words", "told"]
+
+MADE_BEFORE = "judged by the published rule; made before verdicts existed"
+"""What stands in place of a verdict in older records."""
 
 _STAGES = {
     "pilot": "This was a pilot with settings as they come, not a confirmation.",
@@ -50,27 +51,29 @@ _STAGES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """The sentence in its parts. measured: what was found. decision: the rule's answer and why.
+class Told:
+    """What is said of one model. answer: the first sentence. rest: what it rests on. limits: what the finding
+    is not, each a sentence. published: what the published rule says, in a paragraph of its own.
 
-    limits: what the finding is not, each a sentence. `str()` joins all of them.
+    `str()` joins all but the last.
     """
 
-    measured: str
-    decision: str
-    limits: tuple[str, ...]
+    answer: str
+    rest: str = ""
+    limits: tuple[str, ...] = ()
+    published: str = ""
 
     def __str__(self) -> str:
-        return " ".join(part for part in (self.measured, self.decision, *self.limits) if part)
+        return " ".join(part for part in (self.answer, self.rest, *self.limits) if part)
 
 
 def sentence(assessment: Assessment, label: str, recovery: RecoveryRecord | None = None) -> str:
     """The verdict on the model `label`, with its conditions. Raises InputError for an unknown label."""
-    return str(verdict(assessment, label, recovery))
+    return str(told(assessment, label, recovery))
 
 
-def verdict(assessment: Assessment, label: str, recovery: RecoveryRecord | None = None) -> Verdict:
-    """The verdict on the model `label` in its parts. recovery: of this checkpoint, None: not tested.
+def told(assessment: Assessment, label: str, recovery: RecoveryRecord | None = None) -> Told:
+    """What is said of the model `label`. recovery: of this checkpoint, None: not tested.
 
     Raises InputError for an unknown label.
     """
@@ -82,30 +85,46 @@ def verdict(assessment: Assessment, label: str, recovery: RecoveryRecord | None 
             f"model {short(label)}", "no such model", "a label of the assessment", did_you_mean(label, labels)
         ) from None
     if model.role == "full":
-        text = f"{_quoted(model)} is the full model, before unlearning: it is where the others start."
-        return Verdict(measured=text, decision="", limits=())
-    if model.role == "oracle":
-        text = f"{_quoted(model)} is retrained without the deleted rows: it is what the others are held to."
-        return Verdict(measured=text, decision="", limits=())
-    if not assessment.has_oracle:
-        return Verdict(
-            measured=_without_oracle(assessment, model),
-            decision="Fidelity to retraining cannot be assessed: no model retrained without the deleted rows "
-            "was given.",
-            limits=(*_stage(assessment), recovery_sentence(recovery)),
+        return Told(
+            answer=f"{_quoted(model)} is the full model, before unlearning: it is where the others start."
         )
-    return Verdict(
-        measured=_measured(assessment, model),
-        decision=_decision(assessment, model),
-        limits=(
-            *_equivalence(assessment, model),
-            *_unstable(assessment, model),
-            *_coarse(assessment, model),
-            *_gate(assessment),
-            *_stage(assessment),
-            recovery_sentence(recovery),
-        ),
+    if model.role == "oracle":
+        what = "is retrained without the deleted rows: it is what the others are held to."
+        return Told(answer=f"{_quoted(model)} {what}")
+    published = _published(assessment, model)
+    limits = (*_stage(assessment), recovery_sentence(recovery))
+    if model.verdict is None:
+        before = f"{_quoted(model)} was {MADE_BEFORE}."
+        if not assessment.has_oracle:
+            published += (
+                " Fidelity to retraining cannot be assessed: no model retrained without the deleted rows was "
+                "given."
+            )
+        return Told(answer=before, rest=published, limits=limits)
+    answer, rest = _parted(plain(model.sentence))
+    if not assessment.has_oracle:
+        return Told(answer=answer, rest=f"{rest} {published}".strip(), limits=limits)
+    return Told(answer=answer, rest=rest, limits=limits, published=published)
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The first sentence and the others. A label in it may have full stops of its own."""
+    end = re.compile(r"(?<=[.])\s+(?=[A-Z“])").search(text, text.rfind("”") + 1)
+    return (text, "") if end is None else (text[: end.start()], text[end.end() :])
+
+
+def _published(assessment: Assessment, model: ModelAssessment) -> str:
+    """The published rule's finding in words; without a retrained model, where the probability is now."""
+    if not assessment.has_oracle:
+        return _without_oracle(assessment, model)
+    parts = (
+        _measured(assessment, model),
+        _decision(assessment, model),
+        *_unstable(assessment, model),
+        *_coarse(assessment, model),
+        *_gate(assessment),
     )
+    return " ".join(parts)
 
 
 def stage_words(stage: str) -> str:
@@ -206,7 +225,7 @@ def _interval_conditions(*estimates: Estimate) -> str:
 def _decision(assessment: Assessment, model: ModelAssessment) -> str:
     decision = model.decision
     if isinstance(decision, Undefined):
-        return f"No decision: {plain(decision.undefined)}."
+        return f"Published rule: no decision, {plain(decision.undefined)}."
     reason = ""
     if decision == "positive, unconfirmed":
         views = [
@@ -218,7 +237,7 @@ def _decision(assessment: Assessment, model: ModelAssessment) -> str:
             reason = f": the interval of the gain reaches zero on {listed(views)}"
     elif decision == "infeasible":
         reason = _infeasible(assessment, model)
-    return f"Decision: {decision}{reason}."
+    return f"Published rule: {decision}{reason}."
 
 
 def _infeasible(assessment: Assessment, model: ModelAssessment) -> str:
@@ -257,57 +276,6 @@ def _within_noise(assessment: Assessment, model: ModelAssessment) -> str:
             f"({_interval_conditions(*left)}); {_utility(assessment, model)}."
         )
     return text
-
-
-def _equivalence(assessment: Assessment, model: ModelAssessment) -> tuple[str, ...]:
-    if model.equivalent is True:
-        bound = row_interval(model.equivalence if isinstance(model.equivalence, Estimate) else None)
-        upper = (
-            f" by at most {styled(bound.high, 'number')}" if bound else f" by at most {EQUIVALENCE_MARGIN}"
-        )
-        return (
-            f"It is shown to be equivalent to retraining within {EQUIVALENCE_MARGIN}: on both kinds of row, "
-            f"the remaining distance exceeds the distance between two retrainings{upper} (upper 95 % bound).",
-        )
-    claim = "It is not shown to be equivalent to retraining"
-    found: list[tuple[float, str]] = []
-    missing: list[str] = []
-    for view in ("F", "G"):
-        distance = value_of(remaining(model, view))
-        if distance is None:
-            continue
-        floor = noise(assessment, "oracle", view)
-        floor_value = value_of(floor)
-        if floor_value is None:
-            reason = floor.value.undefined if floor and isinstance(floor.value, Undefined) else "not measured"
-            missing.append(plain(reason))
-            continue
-        pairs = noise_pairs(assessment, "oracle", view)
-        known = styled(floor_value, "ratio" if floor_value >= 0.01 else "small")
-        if pairs is not None:
-            known += f", {number_word(pairs)} {'pair' if pairs == 1 else 'pairs'}"
-        times = distance / floor_value if floor_value > 0 else float("inf")
-        text = (
-            f"the remaining distance on the {view_words(view, assessment.unit_kind)}, "
-            f"{styled(distance, 'ratio')}, {_times(times)} what two retrainings differ by ({known})"
-        )
-        found.append((times, text))
-    if found:
-        return (f"{claim}: {max(found)[1]}.",)
-    if missing:
-        return (f"{claim}: what two retrainings differ by is not known ({missing[0]}).",)
-    return (f"{claim}.",)
-
-
-def _times(ratio: float) -> str:
-    if ratio <= 1:
-        return "is no larger than"
-    if ratio < 1.5:
-        return f"is {ratio:.1f} times"
-    if ratio == float("inf"):
-        return "is not zero, unlike"
-    whole = round(ratio)
-    return "is about twice" if whole == 2 else f"is about {number_word(whole)} times"
 
 
 def _unstable(assessment: Assessment, model: ModelAssessment) -> tuple[str, ...]:

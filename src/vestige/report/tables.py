@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from vestige.contracts import Assessment, Estimate, Interval, ModelAssessment, Undefined, View
 from vestige.report.measures import (
     change,
+    judged_least_gain,
+    judged_start,
     measure,
     noise,
     noise_pairs,
@@ -26,7 +28,6 @@ from vestige.report.words import (
     short,
     styled,
 )
-from vestige.statistics.equivalence import EQUIVALENCE_MARGIN
 
 __all__ = [
     "EMPTY",
@@ -38,15 +39,14 @@ __all__ = [
     "comparison_table",
     "decision_text",
     "definitions",
-    "equivalence_table",
     "interval_notes",
     "measurement_tables",
     "noise_table",
     "ordered",
+    "published_table",
+    "published_value",
     "reliability_table",
     "style_of",
-    "verdict_table",
-    "verdict_value",
 ]
 
 EMPTY = "–"
@@ -80,7 +80,8 @@ _ALL_VIEWS = ("F", "G", "F+G", "R")
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One cell. text: the value. row, unit: bounds in brackets or `undefined: reason`. note: beside it.
+    """One cell. text: the value. row, unit: bounds in brackets or `undefined: reason`. lines: further short
+    lines under it. note: beside it.
 
     change: the difference from the full model with its row interval, where that belongs beside the value.
     estimate: what the cell was printed from, for files that need the numbers.
@@ -89,6 +90,7 @@ class Cell:
     text: str
     row: str = ""
     unit: str = ""
+    lines: tuple[str, ...] = ()
     change: str = ""
     note: str = ""
     unstable: bool = False
@@ -98,6 +100,7 @@ class Cell:
     def __str__(self) -> str:
         parts = [self.text, self.row if self.row.startswith("[") else ""]
         parts.append(f"({self.change})" if self.change else "")
+        parts.append(f"({'; '.join(self.lines)})" if self.lines else "")
         text = " ".join(part for part in parts if part)
         return f"{text} (unstable)" if self.unstable else text
 
@@ -167,13 +170,13 @@ def cell(estimate: Estimate | None, style: Style) -> Cell:
     )
 
 
-def verdict_table(assessment: Assessment) -> Table:
-    """Models by what decides: progress, remaining distance, utility and the decision.
+def published_table(assessment: Assessment) -> Table:
+    """Models by what the published rule reads: progress, remaining distance, utility and the decision.
 
     Rows: full models, models under test, controls, oracles. Without an oracle the distances are replaced by
     the probability left on the forgotten options, or on the right option where none is forgotten.
     """
-    columns = [Column(key="decision", title="decision", numeric=False)]
+    columns = [Column(key="decision", title="published rule", numeric=False)]
     kinds: list[tuple[str, str, str, str]] = []
     if assessment.has_oracle:
         kinds += [("progress", view, "distance closed", "progress") for view in ("F", "G")]
@@ -202,7 +205,7 @@ def verdict_table(assessment: Assessment) -> Table:
             if model.role == "oracle" and key == "oracle_distance":
                 cells.append(Cell(text=styled(0.0, "number"), note="by definition"))
                 continue
-            found = cell(verdict_value(assessment, model, key, view), style_of(key))
+            found = cell(published_value(assessment, model, key, view), style_of(key))
             cells.append(_with_change(assessment, model, key, found) if view == "R" else found)
         if with_p:
             cells.append(_p_cell(model, corrected))
@@ -210,7 +213,7 @@ def verdict_table(assessment: Assessment) -> Table:
     estimates = [item.estimate for row in rows for item in row.cells if item.estimate is not None]
     return Table(
         key="verdict",
-        caption="Models and what decides",
+        caption="What the published rule reads",
         head="model",
         columns=tuple(columns),
         rows=tuple(rows),
@@ -218,7 +221,9 @@ def verdict_table(assessment: Assessment) -> Table:
     )
 
 
-def verdict_value(assessment: Assessment, model: ModelAssessment, metric: str, view: str) -> Estimate | None:
+def published_value(
+    assessment: Assessment, model: ModelAssessment, metric: str, view: str
+) -> Estimate | None:
     """What the verdict table shows of `metric` on a view: None where it does not apply to the role."""
     if metric.startswith("delta_"):
         return change(assessment, model, metric.removeprefix("delta_")) if model.role == "unlearned" else None
@@ -269,34 +274,40 @@ def measurement_tables(assessment: Assessment) -> tuple[Table, ...]:
 
 
 def noise_table(assessment: Assessment) -> Table:
-    """Displacement beside the noise floors, a row a quantity, a column a view."""
+    """Displacement beside the noise floors, a row a quantity, a column a view.
+
+    The floors' intervals are over rows, by percentile bootstrap, and over training seeds where there are
+    enough of them. In records with verdicts the displacement is that to all retrained models.
+    """
     views = [
         view for view in ("F", "G", "R") if starting(assessment, view) or noise(assessment, "full", view)
     ]
-    rows = []
-    estimates: list[Estimate] = []
-    for label, kind in (
-        ("displacement: full model to retrained", ""),
-        ("two full trainings", "full"),
-        ("two retrainings", "oracle"),
-    ):
-        found = [noise(assessment, kind, view) if kind else starting(assessment, view) for view in views]
-        estimates += [item for item in found if item is not None]
-        pairs = (
-            next((n for view in views if (n := noise_pairs(assessment, kind, view))), None) if kind else None
+    starts = [judged_start(assessment, view) for view in views]
+    rows = [
+        Row(
+            label="displacement: full model to retrained",
+            cells=tuple(_two_kinds(item, None if item is None else item.unit) for item in starts),
         )
-        detail = counted(pairs, "pair", "pairs") if pairs else ""
-        rows.append(Row(label=label, detail=detail, cells=tuple(cell(item, "number") for item in found)))
-    if assessment.minimum_detectable_gain:
-        gains: list[Estimate | None] = [
-            Estimate(value=assessment.minimum_detectable_gain[view])
-            if view in assessment.minimum_detectable_gain
-            else None
-            for view in views
-        ]
+    ]
+    notes = interval_notes([item for item in starts if item is not None], units=False)
+    for label, kind in (("two full trainings", "full"), ("two retrainings", "oracle")):
+        found = [noise(assessment, kind, view) for view in views]
+        notes += interval_notes([item for item in found if item is not None], units=False)
+        pairs = next((n for view in views if (n := noise_pairs(assessment, kind, view))), None)
+        over = [assessment.noise_over_seeds.get(f"noise_{kind}.{view}") for view in views]
+        cells = [_two_kinds(item, seeds) for item, seeds in zip(found, over, strict=True)]
+        rows.append(
+            Row(label=label, detail=counted(pairs, "pair", "pairs") if pairs else "", cells=tuple(cells))
+        )
+        known = [item for item in over if isinstance(item, Interval)]
+        why = [str(item.undefined) for item in over if isinstance(item, Undefined)]
+        notes += [f"trainings: {conditions(known[0], seeds=[])}"] if known else []
+        notes += [f"{label}, other trainings: {plain(why[0])}"] if why and not known and pairs else []
+    gains = [judged_least_gain(assessment, view) for view in views]
+    if any(item is not None for item in gains):
         rows.append(
             Row(
-                label="smallest gain these rows could show",
+                label="smallest gain these data could show",
                 cells=tuple(cell(item, "number") for item in gains),
             )
         )
@@ -306,8 +317,16 @@ def noise_table(assessment: Assessment) -> Table:
         head="distance",
         columns=tuple(Column(key=view, title="", view=view) for view in views),
         rows=tuple(rows),
-        notes=tuple(interval_notes(estimates, units=False)),
+        notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _two_kinds(found: Estimate | None, trainings: Interval | Undefined | None) -> Cell:
+    """A value with its interval over rows and, where it is known, over training seeds."""
+    made = cell(found, "number")
+    lines = [f"rows {made.row}"] if made.row.startswith("[") else []
+    lines += [f"trainings {interval_text(trainings, 'number')}"] if isinstance(trainings, Interval) else []
+    return replace(made, row="", unit="", lines=tuple(lines))
 
 
 def comparison_table(assessment: Assessment) -> Table:
@@ -329,41 +348,6 @@ def comparison_table(assessment: Assessment) -> Table:
         columns=tuple(Column(key=view, title="difference of distance", view=view) for view in views),
         rows=tuple(rows),
         notes=tuple(interval_notes([item.difference for item in assessment.comparisons], units=False)),
-    )
-
-
-def equivalence_table(assessment: Assessment) -> Table:
-    """Remaining distance beyond what two retrainings differ by, a row a model; no rows where undefined."""
-    rows = []
-    estimates = []
-    for model in unlearned_models(assessment):
-        found = model.equivalence
-        if not isinstance(found, Estimate):
-            continue
-        estimates.append(found)
-        bound = found.row.high if isinstance(found.row, Interval) else None
-        rows.append(
-            Row(
-                label=model.label,
-                cells=(
-                    replace(cell(found, "signed"), row=""),
-                    Cell(text=EMPTY if bound is None else styled(bound, "signed")),
-                    Cell(text="shown" if model.equivalent is True else "not shown"),
-                ),
-            )
-        )
-    return Table(
-        key="equivalence",
-        caption=f"Equivalence to retraining, margin {EQUIVALENCE_MARGIN}",
-        head="model",
-        columns=(
-            Column(key="excess", title="distance beyond retraining noise"),
-            Column(key="bound", title="upper 95 % bound"),
-            Column(key="equivalent", title="equivalence", numeric=False),
-        ),
-        rows=tuple(rows),
-        notes_are="Bounds",
-        notes=tuple(interval_notes(estimates, units=False)),
     )
 
 
@@ -459,7 +443,7 @@ def decision_text(model: ModelAssessment) -> str:
 def _with_change(assessment: Assessment, model: ModelAssessment, metric: str, found: Cell) -> Cell:
     """The cell of a model under test with the change from the full model in place of the value's interval."""
     key = f"delta_{metric}"
-    moved = verdict_value(assessment, model, key, "R")
+    moved = published_value(assessment, model, key, "R")
     if moved is None:
         return found
     return replace(found, row="", change=estimate_text(moved, style_of(key)), estimate=moved)

@@ -18,13 +18,6 @@ from vestige.statistics.bootstrap import (
 )
 from vestige.statistics.crossed import CrossedMean, Part, combined_quantile, crossed_mean
 from vestige.statistics.decision_rules import decide, feasible, replicates
-from vestige.statistics.equivalence import (
-    EQUIVALENCE_MARGIN,
-    MIN_ORACLES,
-    equivalent,
-    excess_distance,
-    upper_bound,
-)
 from vestige.statistics.hierarchical import (
     Cell,
     HierarchicalResult,
@@ -43,9 +36,7 @@ from vestige.statistics.terms import difference, mean_of, ratio_of, value_of
 
 __all__ = [
     "DRAWS",
-    "EQUIVALENCE_MARGIN",
     "LEVEL",
-    "MIN_ORACLES",
     "ROW_SEEDS",
     "UNIT_SEED_OFFSET",
     "BootstrapResult",
@@ -64,9 +55,7 @@ __all__ = [
     "crossed_mean",
     "decide",
     "difference",
-    "equivalent",
     "estimate",
-    "excess_distance",
     "feasible",
     "hierarchical_bootstrap",
     "holm",
@@ -86,6 +75,5 @@ __all__ = [
     "seed_averaged",
     "stratified_auc",
     "unit_means",
-    "upper_bound",
     "value_of",
 ]

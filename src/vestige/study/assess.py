@@ -103,7 +103,7 @@ def assess(
     measured: dict[str, Measured] = {view: measure_view(rows[view], draws=settings.draws) for view in VIEWS}
     measured[BOTH_VIEWS] = measure_both(rows["F"], rows["G"], draws=settings.draws)
 
-    noise = _noise(rows, measured, condition)
+    floors = _floors(rows)
     start = {view: measured[view].row.get((0, "displacement")) for view in DELETED_VIEWS}
     gate = _gate(start, rows)
     judged = [
@@ -154,11 +154,12 @@ def assess(
             for role, group in (("full", fulls), ("unlearned", _labelled(tested)), ("oracle", oracles))
             for table in group
         ),
-        noise=noise,
+        noise=_noise(floors, measured, condition),
         noise_pairs={
             "noise_full": rows["F"].noise_full.pairs,
             "noise_oracle": rows["F"].noise_oracle.pairs,
         },
+        noise_over_seeds={key: floor.over_seeds("these rows") for key, floor in floors.items()},
         intervention_gate=gate,
         minimum_detectable_gain=_minimum_detectable(measured, models),
         models=tuple(_corrected(judged, family)),
@@ -288,23 +289,31 @@ def _count(table: Predictions, view: View) -> ViewCount:
     return ViewCount(view=view, rows=int(here.sum()), units=len({unit for unit in table.unit[here] if unit}))
 
 
+def _floors(rows: Mapping[View, ViewRows]) -> dict[str, NoiseFloor]:
+    """`noise_full.F`, `noise_oracle.G`, ...: what training alone moves."""
+    return {
+        f"{name}.{view}": floor
+        for view in VIEWS
+        for name, floor in (
+            ("noise_full", rows[view].noise_full),
+            ("noise_oracle", rows[view].noise_oracle),
+        )
+    }
+
+
 def _noise(
-    rows: Mapping[View, ViewRows], measured: Mapping[str, Measured], condition: str
+    floors: Mapping[str, NoiseFloor], measured: Mapping[str, Measured], condition: str
 ) -> dict[str, Estimate]:
     found: dict[str, Estimate] = {}
-    for view in VIEWS:
-        floors: dict[str, NoiseFloor] = {
-            "noise_full": rows[view].noise_full,
-            "noise_oracle": rows[view].noise_oracle,
-        }
-        for name, floor in floors.items():
-            if floor.terms is None:
-                reason = floor.value
-                if name == "noise_oracle" and not floor.models:
-                    reason = Undefined(undefined=NO_ORACLE)
-                found[f"{name}.{view}"] = Estimate(value=reason)
-            else:
-                found[f"{name}.{view}"] = estimated(measured[view], (-1, name), condition)
+    for key, floor in floors.items():
+        name, _, view = key.partition(".")
+        if floor.terms is None:
+            reason = floor.value
+            if name == "noise_oracle" and not floor.models:
+                reason = Undefined(undefined=NO_ORACLE)
+            found[key] = Estimate(value=reason)
+        else:
+            found[key] = estimated(measured[view], (-1, name), condition)
     return found
 
 

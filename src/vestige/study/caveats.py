@@ -8,7 +8,7 @@ from itertools import combinations
 from vestige.contracts import Assessment, Estimate, Interval, ModelAssessment, Undefined
 from vestige.decision.predictions import Predictions
 from vestige.errors import shown
-from vestige.statistics.equivalence import MIN_ORACLES
+from vestige.verdict.evidence import LEAST_ORACLES
 
 __all__ = ["FEW_DRAWS", "FEW_ROWS", "FEW_UNITS", "caveats", "top_k"]
 
@@ -40,10 +40,12 @@ def caveats(
         *_unnamed(assessment, tables[0]),
         *_size(assessment),
         *_units(assessment, tables[0]),
+        *_intervals(assessment),
         *_seeds(assessment),
         *_power(assessment),
         *_tests(assessment),
         *_geometry(assessment),
+        *_untested(assessment),
     ]
     return tuple(dict.fromkeys(found))
 
@@ -72,17 +74,30 @@ def _oracle(assessment: Assessment) -> Iterator[str]:
 
 
 def _gate(assessment: Assessment) -> Iterator[str]:
+    """The published rule's gate. The verdict judges F and G each for itself, against its own noise."""
     if not assessment.has_oracle:
         return
     if "not run" in assessment.intervention_gate:
         yield (
-            "The intervention gate was not run: with one full model, what two full trainings differ by is "
-            "unknown."
+            "The intervention gate of the published rule was not run: with one full model, what two full "
+            "trainings differ by is unknown."
         )
     elif "within noise" in assessment.intervention_gate:
+        full = assessment.models[0]
+        within: list[str] = []
+        beyond: list[str] = []
+        for view in ("F", "G"):
+            start = full.metrics.get(f"displacement.{view}")
+            floor = assessment.noise.get(f"noise_full.{view}")
+            if start is None or floor is None:
+                continue
+            far, noise = _number(start), _number(floor)
+            text = f"{far:.3f} on {view}, two full trainings {noise:.3f}"
+            (within if far <= 2 * noise else beyond).append(text)
+        rest = f" It is beyond that noise: {'; '.join(beyond)}." if beyond else ""
         yield (
-            "The displacement is within training noise (at most twice what two full trainings differ by, on "
-            "at least one view): no model can be accepted on this request."
+            f"Displacement within training noise, at most twice what two full trainings differ by: "
+            f"{'; '.join(within)}. The published rule accepts no model on this request.{rest}"
         )
 
 
@@ -165,42 +180,72 @@ def _units(assessment: Assessment, first: Predictions) -> Iterator[str]:
         yield f"{len(unseen - deleted)} unit(s) of G have no deleted rows in F."
 
 
-def _seeds(assessment: Assessment) -> Iterator[str]:
+def _intervals(assessment: Assessment) -> Iterator[str]:
     yield (
-        f"Intervals resample rows of the models at hand and are conditional on {assessment.condition}: they "
-        "do not cover what another training run, or another choice of what to delete, would give."
+        "Intervals named rows are about these models and other rows like these; F is every row that was "
+        "deleted, so for those very rows there is no sampling error. Only intervals named trainings cover "
+        "another training run, and none covers another choice of what to delete."
     )
+    yield (
+        "Intervals of the published rule are percentile bootstraps over the rows of one pair of models, "
+        f"conditional on {assessment.condition}."
+    )
+
+
+def _seeds(assessment: Assessment) -> Iterator[str]:
     counts = {
         role: [source.label for source in assessment.sources if source.role == role]
         for role in ("full", "oracle")
     }
-    for role, name in (("full", "full"), ("oracle", "retrained")):
-        labels = counts[role]
-        if len(labels) > 1:
-            yield (
-                f"Of {len(labels)} {name} models the first, {shown(labels[0])}, is the compared one; all of "
-                "them give the noise floor."
-            )
+    if max(map(len, counts.values())) > 1:
+        full = counts["full"][0]
+        pair = f"{shown(full)} with {shown(counts['oracle'][0])}" if counts["oracle"] else shown(full)
+        yield (
+            f"The verdict reads all full models ({len(counts['full'])}) and retrained models "
+            f"({len(counts['oracle'])}) alike; the published rule compares {pair} and takes the others for "
+            "its noise floors."
+        )
     oracles = len(counts["oracle"])
-    if 0 < oracles < MIN_ORACLES:
+    if 0 < oracles < LEAST_ORACLES:
         unknown = "What two retrainings differ by is unknown: one retrained model. " if oracles == 1 else ""
         yield (
-            f"{unknown}Equivalence to retraining cannot be judged: it needs at least {MIN_ORACLES} retrained "
-            f"models, there {'is' if oracles == 1 else 'are'} {oracles}."
+            f"{unknown}Equivalence to retraining cannot be judged: it needs at least {LEAST_ORACLES} "
+            f"retrained models, there {'is' if oracles == 1 else 'are'} {oracles}."
         )
 
 
 def _power(assessment: Assessment) -> Iterator[str]:
-    known = [
-        f"{value:.3f} on {view}"
-        for view, value in assessment.minimum_detectable_gain.items()
-        if not isinstance(value, Undefined)
-    ]
+    """The largest over the models: a gain of this size would be found for each of them."""
+    known = []
+    for view in ("F", "G"):
+        sizes = [
+            side.least_gain
+            for model in _tested(assessment)
+            for side in (model.evidence.views if model.evidence else ())
+            if side.view == view and isinstance(side.least_gain, float)
+        ]
+        known += [f"{max(sizes):.3f} on {view}"] if sizes else []
     if known:
         yield (
-            f"A true gain below {' and '.join(known)} could not have been told from none with these rows (80 "
-            "% power)."
+            f"A true gain below {' and '.join(known)} could not have been told from none with these rows and "
+            "models (80 % power for both kinds of row together)."
         )
+
+
+def _untested(assessment: Assessment) -> Iterator[str]:
+    """Ways of asking that this record does not hold. Recovery is said by whoever knows of it."""
+    asked = {
+        probe.name.partition(" ")[0]
+        for model in _tested(assessment)
+        for probe in (model.evidence.probes if model.evidence else ())
+    }
+    ways = {
+        "renaming": "options under other names",
+        "temperature": "other softmax temperatures",
+        "paraphrase": "paraphrases",
+    }
+    left = [text for name, text in ways.items() if name not in asked]
+    yield f"Not tested here: {', '.join([*left, 'other candidate sets'])}."
 
 
 def _tests(assessment: Assessment) -> Iterator[str]:

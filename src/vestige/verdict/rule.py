@@ -195,7 +195,12 @@ def _conditions(
     worse = [
         item for item in (*units, *tenths) if not isinstance(item.lower, Undefined) and item.lower > limit
     ]
-    what = f"of {judged} units judged, {len([i for i in worse if i in units])} keep more than {limit:.0%}"
+    keep = len([i for i in worse if i in units])
+    what = (
+        f"{keep} of {judged} units judged keep more than {limit * 100:.0f} %"
+        if judged
+        else "no unit could be judged"
+    )
     if tenths:
         what += f"; the tenth of the rows that keeps most does{'' if set(tenths) & set(worse) else ' not'}"
     visible = any(view.visible is True for view in views)
@@ -208,7 +213,8 @@ def _at_most(
     name: str, what: str, found: Bounded, margin: float | Undefined, *, percent: bool = False
 ) -> Condition:
     def said(value: float) -> str:
-        return f"{value:.0%}" if percent else f"{value:.3f}"
+        text = f"{value * 100:.0f} %" if percent else f"{value:.3f}"
+        return text if text.strip("-0. %") else text.removeprefix("-")
 
     for part in (margin, found.upper, found.value):
         if isinstance(part, Undefined):

@@ -15,11 +15,11 @@ from vestige.contracts import (
     ViewCount,
     ViewEvidence,
 )
-from vestige.phrases import counted, listed, number_word, plain, short
+from vestige.phrases import counted, listed, number_word, plain, short, way_words
 from vestige.verdict.evidence import LEAST_ORACLES
 from vestige.verdict.words import words_of
 
-__all__ = ["admits", "headline", "retained_sentences", "sentence"]
+__all__ = ["admits", "retained_sentences", "sentence"]
 
 _NOUNS = {
     "class": ("intent", "intents"),
@@ -28,14 +28,6 @@ _NOUNS = {
 }
 _REASONS = 2
 """How many reasons a sentence gives why equivalence is not shown; every condition stands in the evidence."""
-
-
-def headline(verdict: Verdict, evidence: Evidence | None) -> str:
-    """The verdict as it is shown: `closer` never stands alone but says how far, as in `closer, 9 % of the
-    way`."""
-    if verdict != "closer" or evidence is None:
-        return verdict
-    return f"closer, {_way(evidence.share) or 'by how much is not known'}"
 
 
 def sentence(
@@ -480,12 +472,7 @@ def _once(texts: Iterable[str]) -> str:
 
 
 def _way(share: float | Undefined) -> str:
-    """How far a model went, as a share of how far a retrained model goes; empty where it is none."""
-    if isinstance(share, Undefined) or share <= 0:
-        return ""
-    if share < 0.01:
-        return "less than 1 % of the way"
-    return "the whole way by distance" if share >= 0.995 else f"{_percent(share)} of the way"
+    return "" if isinstance(share, Undefined) else way_words(share)
 
 
 def _value(bounded: Bounded, style: Callable[[float], str]) -> str:

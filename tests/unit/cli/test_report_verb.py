@@ -49,7 +49,8 @@ def test_json_holds_every_sentence(results: Path, capsys: pytest.CaptureFixture[
     (found,) = record["verdicts"]
     assert found["decision"] == "accepted"
     assert found["model"] == "a/b\n<i>"
-    assert found["sentence"].startswith("On 428 deleted training rows")
+    assert found["verdict"] is None
+    assert found["sentence"].startswith("“a/b\\n<i>” was judged by the published rule; made before verdicts")
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def test_deleted_intents_are_named(page: Page) -> None:
 def test_the_gate_is_printed() -> None:
     noise = {"noise_full.F": estimate("a noise floor needs at least two seeds")}
     words = Page(render([assessment(gate="gate not run", noise=noise)])).words
-    assert "Intervention gate: gate not run." in words
+    assert "Intervention gate of the published rule: gate not run." in words
     assert "undefined: a noise floor needs at least two seeds" in words
 
 

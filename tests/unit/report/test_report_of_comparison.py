@@ -10,9 +10,10 @@ import pytest
 
 import vestige
 from vestige.contracts import Assessment
+from vestige.report.answers import evidence_table
 from vestige.report.html import render
-from vestige.report.sentence import sentence
-from vestige.report.tables import verdict_table
+from vestige.report.sentence import told
+from vestige.report.tables import published_table
 
 OPTIONS = [f"option {number}" for number in range(8)]
 SIZES = {"F": 60, "G": 40, "R": 120}
@@ -61,28 +62,41 @@ def record() -> Assessment:
     return compare()
 
 
-def test_each_decision_has_its_words(record: Assessment) -> None:
-    close = sentence(record, "close")
-    assert close.startswith(
-        "On 60 deleted training rows and 40 unseen rows of the 2 deleted intents, the unlearned"
+def test_each_verdict_has_its_words(record: Assessment) -> None:
+    close = told(record, "close")
+    assert record.model_named("close").headline.startswith("closer, ")
+    assert close.answer.startswith("“close” is closer to retraining than the full model, ")
+    assert "n 60 deleted training rows and 40 unseen rows of the 2 deleted intents" in close.rest
+    assert "(row bootstrap, 200 draws, conditional on training seed 17)" in close.published
+    assert "Published rule: accepted." in close.published
+    broken = told(record, "broken")
+    assert broken.answer.startswith("“broken” is damaged: accuracy on 120 retained rows fell by ")
+    assert "Published rule: infeasible: retained accuracy fell by more than the 2 points allowed" in (
+        broken.published
     )
-    assert "(row bootstrap, 200 draws, conditional on training seed 17)" in close
-    assert "Decision: accepted." in close
-    assert "It is not shown to be equivalent to retraining: the remaining distance on the" in close
-    assert "Decision: infeasible: retained accuracy fell by more than the 2 points allowed" in (
-        sentence(record, "broken")
+    unchanged = told(record, "unchanged")
+    assert unchanged.answer == (
+        "It is not settled whether “unchanged” is closer to retraining than the full model."
     )
-    unchanged = sentence(record, "unchanged")
-    assert "did not come closer to a model retrained without them" in unchanged
-    assert "Decision: no benefit." in unchanged
+    assert "Published rule: no benefit." in unchanged.published
 
 
 def test_the_table_shows_the_records_numbers(record: Assessment) -> None:
     close = record.model_named("close")
-    line = next(line for line in verdict_table(record).text_rows() if line[0] == "close")
+    line = next(line for line in published_table(record).text_rows() if line[0] == "close")
     assert line[1] == "accepted"
     assert line[2].startswith(f"{close.metrics['progress.F'].value * 100:.0f} %")  # type: ignore[operator]
     assert line[4].startswith(f"{close.metrics['oracle_distance.F'].value:.3f} [")
+    assert close.evidence is not None
+    memory = close.evidence.view("F").memory
+    table = evidence_table(record)
+    place = [column.key for column in table.columns].index("close")
+    cells = {row.label: row.cells[place] for row in table.rows}
+    assert cells["verdict"].text == close.headline
+    assert cells["published rule"].text == "accepted"
+    assert cells["memory left, F"].text == f"{memory.value * 100:.0f} %"  # type: ignore[operator]
+    assert cells["memory left, F"].lines[0] == "10 % allowed"
+    assert cells["other trainings"].text == "not known: one training run"
 
 
 def test_the_page_carries_every_caveat_of_the_record(record: Assessment) -> None:
@@ -96,12 +110,12 @@ def test_the_page_carries_every_caveat_of_the_record(record: Assessment) -> None
 
 def test_without_an_oracle_or_a_floor_the_page_says_so() -> None:
     alone = render([compare(oracle=None, full=model(5, 5, 1), unlearned=model(2, 5, 3))])
-    assert "Fidelity to retraining cannot be assessed" in alone
+    assert "no retrained model was given" in alone
     assert "Probability left on what was deleted" in alone
     single = compare(oracle=model(0, 5, 5), full=model(5, 5, 1), unlearned={"close": model(2, 5, 3)})
-    text = sentence(single, "close")
-    assert "what two retrainings differ by is not known (a noise floor needs at least two seeds)." in text
-    assert "Gate not run: what two full trainings differ by is not known." in text
+    found = told(single, "close")
+    assert "it needs at least three retrained models, there is one." in found.rest
+    assert "Gate not run: what two full trainings differ by is not known." in found.published
 
 
 def test_deletion_by_customer_names_no_customer() -> None:

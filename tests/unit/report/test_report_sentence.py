@@ -1,32 +1,60 @@
-"""The quotable verdict, word for word."""
+"""What is said of a model: its verdict, and word for word what the published rule found."""
 
 from __future__ import annotations
 
 import pytest
-from tests.assessments import assessment, estimate, full, interval, oracle, unlearned
+from tests.assessments import assessment, estimate, full, judged, oracle, unlearned
+from tests.evidence import evidence, retained
 
 from vestige.contracts import Estimate, Undefined
 from vestige.errors import InputError
 from vestige.report.recovered import NOT_TESTED
-from vestige.report.sentence import sentence, verdict
+from vestige.report.sentence import sentence, told
 
 ROWS = "On 428 deleted training rows and 160 unseen rows of the 4 deleted intents"
 HOW = "(row bootstrap, 5,000 draws, conditional on training seed 17)"
-NOISE = (
-    "It is not shown to be equivalent to retraining: the remaining distance on the deleted training rows, "
-    "0.25, "
-    "is about eight times what two retrainings differ by (0.03, three pairs)."
-)
+BEFORE = "“{}” was judged by the published rule; made before verdicts existed."
 COARSE = "With 4 deleted intents, intervals over intents are coarse: [46, 72] and [36, 77]."
 
 
-def test_accepted() -> None:
+def test_a_verdict_is_told_first_and_the_published_rule_beside_it() -> None:
+    model = judged()
+    found = told(assessment(model), "simnpo")
+    assert f"{found.answer} {found.rest}" == model.sentence
+    assert found.answer == (
+        "“simnpo” is closer to retraining than the full model, 58 % of the way, and is not shown to be "
+        "equivalent to it."
+    )
+    assert found.limits == (NOT_TESTED,)
+    assert found.published.startswith(f"{ROWS}, the unlearned model “simnpo” closed 59 % [54, 64]")
+    assert "Published rule: accepted." in found.published
+    assert "equivalent" not in found.published
+    assert str(found) == f"{model.sentence} {NOT_TESTED}"
+
+
+def test_the_answer_ends_where_it_does_whatever_the_label_holds() -> None:
+    label = "v1. Final. “best”"
+    found = told(assessment(judged(label)), label)
+    assert found.answer.startswith("“v1. Final. “best”” is closer to retraining than the full model, 58 %")
+    assert found.answer.endswith("is not shown to be equivalent to it.")
+
+
+def test_damage_is_told_first_of_a_customers_deletion_within_noise() -> None:
+    """14 points lost and moved away, where the published gate stops at G: nothing of it is silenced."""
+    harmed = evidence(retained=retained((-0.14, -0.162, -0.119), harm="damaged"), away=("F", "G"))
+    model = judged(verdict="damaged", found=harmed, decision="infeasible", accuracy=-0.14)
+    found = told(assessment(model, gate="displacement within noise", unit_kind="customer_id"), "simnpo")
+    assert found.answer.startswith("“simnpo” is damaged: accuracy on 1,500 retained rows fell by 14.0 points")
+    assert "Published rule: infeasible" in found.published
+
+
+def test_accepted_before_verdicts_existed() -> None:
     assert sentence(assessment(), "simnpo") == (
-        f"{ROWS}, the unlearned model “simnpo” closed 59 % [54, 64] and 57 % [48, 66] of its distance to a "
-        "model "
-        f"retrained without them {HOW}; retained accuracy changed by -0.1 points and calibration error by "
+        f"{BEFORE.format('simnpo')} {ROWS}, the unlearned model “simnpo” closed 59 % [54, 64] and 57 % [48, "
+        f"66] of its distance to a model retrained without them {HOW}; retained accuracy changed by -0.1 "
+        "points and calibration error by "
         "+0.001. "
-        f"Decision: accepted. {NOISE} {COARSE} {NOT_TESTED}"
+        f"Published rule: accepted. {COARSE} {NOT_TESTED}"
     )
 
 
@@ -37,30 +65,29 @@ def test_a_control_is_called_one() -> None:
 
 def test_positive_unconfirmed_names_the_view_whose_interval_reaches_zero() -> None:
     record = assessment(unlearned(g=(0.42, 0.37, 0.47), decision="positive, unconfirmed"))
-    text = verdict(record, "simnpo")
-    assert text.measured == (
+    text = told(record, "simnpo").rest
+    assert text.startswith(
         f"{ROWS}, the unlearned model “simnpo” closed 59 % [54, 64] and 5 % [-7, 16] of its distance to a "
         "model "
         f"retrained without them {HOW}; retained accuracy changed by -0.1 points and calibration error by "
         "+0.001."
     )
-    assert text.decision == (
-        "Decision: positive, unconfirmed: the interval of the gain reaches zero on the unseen rows of the "
-        "deleted "
-        "intents."
+    assert (
+        "Published rule: positive, unconfirmed: the interval of the gain reaches zero on the unseen rows of "
+        "the deleted intents." in text
     )
 
 
 def test_no_benefit_does_not_say_closed() -> None:
     record = assessment(unlearned(g=(0.46, 0.42, 0.5), decision="no benefit"))
-    text = verdict(record, "simnpo")
-    assert text.measured == (
+    text = told(record, "simnpo").rest
+    assert text.startswith(
         f"{ROWS}, the unlearned model “simnpo” did not come closer to a model retrained without them on the "
         "unseen "
         f"rows of the deleted intents: progress was 59 % [54, 64] and -5 % [-14, 5] {HOW}; retained accuracy "
         "changed by -0.1 points and calibration error by +0.001."
     )
-    assert text.decision == "Decision: no benefit."
+    assert "Published rule: no benefit." in text
 
 
 def test_no_benefit_on_both_views() -> None:
@@ -88,7 +115,7 @@ def test_no_benefit_on_both_views() -> None:
 )
 def test_infeasible_says_why(accuracy: float, ece: float, reason: str) -> None:
     record = assessment(unlearned(accuracy=accuracy, ece=ece, decision="infeasible"))
-    assert verdict(record, "simnpo").decision == f"Decision: infeasible{reason}."
+    assert f"Published rule: infeasible{reason}." in told(record, "simnpo").rest
 
 
 def test_displacement_within_noise_claims_no_progress() -> None:
@@ -103,8 +130,8 @@ def test_displacement_within_noise_claims_no_progress() -> None:
             "noise_oracle.F": Estimate(value=Undefined(undefined="a noise floor needs at least two seeds")),
         },
     )
-    text = verdict(record, "simnpo")
-    assert text.measured == (
+    text = told(record, "simnpo").rest
+    assert text.startswith(
         f"{ROWS}, there is nothing to close that can be told from training noise: on the deleted training "
         "rows the "
         "full model is 0.022 from a model retrained without them, not more than twice what two full "
@@ -113,20 +140,16 @@ def test_displacement_within_noise_claims_no_progress() -> None:
         "from the "
         f"retrained model {HOW}; retained accuracy changed by -0.1 points and calibration error by +0.001."
     )
-    assert text.decision == "Decision: displacement within noise."
-    assert "closed" not in str(text)
-    assert text.limits[0] == (
-        "It is not shown to be equivalent to retraining: what two retrainings differ by is not known (a "
-        "noise floor "
-        "needs at least two seeds)."
-    )
+    assert "Published rule: displacement within noise." in text
+    assert "closed" not in text
 
 
 def test_without_an_oracle_fidelity_is_not_assessed() -> None:
     none = Undefined(undefined="no retrained model")
     record = assessment(unlearned(decision=none), has_oracle=False, noise={}, gate="gate not run")
     assert sentence(record, "simnpo") == (
-        f"{ROWS}, the unlearned model “simnpo” gives to the 4 deleted intents a mean probability of "
+        f"{BEFORE.format('simnpo')} {ROWS}, the unlearned model “simnpo” gives to the 4 deleted intents a "
+        "mean probability of "
         f"0.31 [0.28, 0.34] and 0.31 [0.28, 0.34], the full model 0.96 and 0.82 {HOW}; retained accuracy "
         "changed by "
         "-0.1 points and calibration error by +0.001. Fidelity to retraining cannot be assessed: no model "
@@ -145,42 +168,10 @@ def test_without_an_oracle_and_without_forgotten_options_the_right_option_is_nam
         units=3,
         rows=(1, 12),
     )
-    assert sentence(record, "simnpo").startswith(
+    assert told(record, "simnpo").rest.startswith(
         "On 1 deleted training row and 12 unseen rows like them, the unlearned model “simnpo” gives to the "
         "right "
         "option a mean probability of 0.12 [0.10, 0.14] and 0.12 [0.10, 0.14], the full model 0.94 and 0.79"
-    )
-
-
-def test_equivalent_states_the_bound() -> None:
-    bound = interval(-1.0, 0.013)
-    shown = unlearned(f=(0.035, 0.03, 0.04), equivalent=True, equivalence=Estimate(value=0.004, row=bound))
-    assert verdict(assessment(shown), "simnpo").limits[0] == (
-        "It is shown to be equivalent to retraining within 0.02: on both kinds of row, the remaining "
-        "distance exceeds "
-        "the distance between two retrainings by at most 0.013 (upper 95 % bound)."
-    )
-
-
-@pytest.mark.parametrize(
-    ("distance", "words"),
-    [
-        (0.02, "is no larger than what two retrainings differ by"),
-        (0.037, "is 1.2 times what two retrainings differ by"),
-        (0.062, "is about twice what two retrainings differ by"),
-        (0.155, "is about five times what two retrainings differ by"),
-        (0.5, "is about 16 times what two retrainings differ by"),
-    ],
-)
-def test_the_remaining_distance_is_compared_with_noise(distance: float, words: str) -> None:
-    model = unlearned(f=(distance, distance, distance), g=(0.001, 0.001, 0.001))
-    assert words in sentence(assessment(model), "simnpo")
-
-
-def test_the_view_with_the_larger_ratio_is_reported() -> None:
-    model = unlearned(f=(0.031, 0.03, 0.032), g=(0.34, 0.3, 0.38))
-    assert "the remaining distance on the unseen rows of the deleted intents, 0.34, is about ten times" in (
-        sentence(assessment(model), "simnpo")
     )
 
 
@@ -218,7 +209,7 @@ def test_unstable_progress_is_said() -> None:
 def test_undefined_progress_gives_its_reason_and_what_is_known() -> None:
     model = unlearned(decision=Undefined(undefined="displacement below 1e-9"))
     metrics = {**model.metrics, "progress.F": estimate("displacement below 1e-9")}
-    text = sentence(assessment(model.model_copy(update={"metrics": metrics})), "simnpo")
+    text = told(assessment(model.model_copy(update={"metrics": metrics})), "simnpo").rest
     assert text.startswith(
         f"{ROWS}, the share of its distance to a model retrained without them that the unlearned model "
         "“simnpo” "
@@ -226,7 +217,7 @@ def test_undefined_progress_gives_its_reason_and_what_is_known() -> None:
         "unseen "
         f"rows of the deleted intents {HOW}; retained"
     )
-    assert "No decision: displacement below 1e-9." in text
+    assert "Published rule: no decision, displacement below 1e-9." in text
 
 
 def test_undefined_utility_gives_its_reason() -> None:

@@ -6,32 +6,31 @@ import csv
 import io
 
 import pytest
-from tests.assessments import assessment, comparison, estimate, interval, unlearned
+from tests.assessments import assessment, comparison, estimate, unlearned
 
-from vestige.contracts import Estimate, Undefined
+from vestige.contracts import Undefined
 from vestige.csv_text import csv_text, sheet_cell, text_of_sheet_cell
 from vestige.report.export import LONG_COLUMNS, long_rows, to_tex, verdict_rows
 from vestige.report.tables import (
     comparison_table,
-    equivalence_table,
     measurement_tables,
     metric_words,
     noise_table,
+    published_table,
     reliability_table,
-    verdict_table,
 )
 
 
-def test_the_verdict_table_row_by_row() -> None:
+def test_the_published_table_row_by_row() -> None:
     record = assessment(
         unlearned("temperature", control=True, decision="no benefit", p_value={"both": 0.31}),
         unlearned("simnpo"),
         family=("simnpo",),
     )
-    table = verdict_table(record)
+    table = published_table(record)
     assert table.header() == [
         "model",
-        "decision",
+        "published rule",
         "distance closed F",
         "distance closed G",
         "remaining distance F",
@@ -80,7 +79,7 @@ def test_the_verdict_table_row_by_row() -> None:
 
 
 def test_every_interval_of_a_table_is_explained_in_its_notes() -> None:
-    assert verdict_table(assessment()).notes == (
+    assert published_table(assessment()).notes == (
         "row bootstrap, percentile, 95 % level, 5,000 draws, seeds 1, 2, 3, conditional on training seed 17",
     )
     units = measurement_tables(assessment())[0].notes
@@ -92,20 +91,20 @@ def test_every_interval_of_a_table_is_explained_in_its_notes() -> None:
 
 def test_without_an_oracle_the_table_shows_what_is_left() -> None:
     none = Undefined(undefined="no retrained model")
-    table = verdict_table(assessment(unlearned(decision=none), has_oracle=False))
-    assert table.header()[1:4] == ["decision", "on deleted intents F", "on deleted intents G"]
+    table = published_table(assessment(unlearned(decision=none), has_oracle=False))
+    assert table.header()[1:4] == ["published rule", "on deleted intents F", "on deleted intents G"]
     assert next(row for row in table.text_rows() if row[0] == "simnpo")[1:3] == [
         "undefined: no retrained model",
         "0.310 [0.280, 0.340]",
     ]
-    custom = verdict_table(assessment(unlearned(decision=none), has_oracle=False, intents=()))
+    custom = published_table(assessment(unlearned(decision=none), has_oracle=False, intents=()))
     assert custom.header()[2] == "on gold F"
 
 
 def test_undefined_and_unstable_are_printed() -> None:
     model = unlearned(unstable=True)
     metrics = {**model.metrics, "progress.G": estimate("displacement below 1e-9")}
-    row = verdict_table(assessment(model.model_copy(update={"metrics": metrics}))).rows[1]
+    row = published_table(assessment(model.model_copy(update={"metrics": metrics}))).rows[1]
     assert [str(cell) for cell in row.cells[1:3]] == [
         "59 % [54, 64] (unstable)",
         "undefined: displacement below 1e-9",
@@ -115,7 +114,7 @@ def test_undefined_and_unstable_are_printed() -> None:
 def test_a_change_without_a_record_is_the_difference() -> None:
     model = unlearned()
     metrics = {key: value for key, value in model.metrics.items() if not key.startswith("delta_")}
-    row = list(verdict_table(assessment(model.model_copy(update={"metrics": metrics}))).text_rows())[1]
+    row = list(published_table(assessment(model.model_copy(update={"metrics": metrics}))).text_rows())[1]
     assert row[6] == "90.1 % (-0.1)"
 
 
@@ -141,7 +140,7 @@ def test_noise_stands_beside_the_displacement() -> None:
         "displacement: full model to retrained",
         "two full trainings",
         "two retrainings",
-        "smallest gain these rows could show",
+        "smallest gain these data could show",
     ]
     assert [row.detail for row in table.rows] == ["", "3 pairs", "3 pairs", ""]
     unknown = noise_table(assessment(noise={"noise_full.F": estimate("one seed")}, noise_pairs={}))
@@ -157,13 +156,6 @@ def test_comparisons_are_paired_by_view() -> None:
     ]
 
 
-def test_equivalence_is_tabled_where_it_exists() -> None:
-    assert equivalence_table(assessment()).rows == ()
-    bound = interval(-1.0, 0.013)
-    model = unlearned(equivalent=True, equivalence=Estimate(value=0.004, row=bound, note="on G"))
-    assert list(equivalence_table(assessment(model)).text_rows()) == [["simnpo", "+0.004", "+0.013", "shown"]]
-
-
 def test_reliability_bins_are_half_open() -> None:
     rows = list(reliability_table(unlearned()).text_rows())
     assert rows[0] == ["[0, 0.067]", "0", "undefined: no rows in this bin", "undefined: no rows in this bin"]
@@ -175,7 +167,7 @@ def test_csv_holds_full_precision_and_awkward_labels() -> None:
     record = assessment(unlearned(label))
     header, *rows = csv.reader(io.StringIO(csv_text(LONG_COLUMNS, long_rows([record]))))
     found = next(
-        dict(zip(header, row, strict=True)) for row in rows if row[2] == label and row[6:8] == ["gain", "G"]
+        dict(zip(header, row, strict=True)) for row in rows if row[2] == label and row[7:9] == ["gain", "G"]
     )
     gain = record.model_named(label).metrics["gain.G"]
     assert float(found["value"]) == gain.value
@@ -217,16 +209,16 @@ def _split(rows: object) -> tuple[list[str], list[list[str]]]:
 def test_undefined_numbers_are_empty_in_csv_with_their_reason() -> None:
     model = unlearned().model_copy(update={"metrics": {"gain.F": estimate("one row")}})
     line = next(row for row in long_rows([assessment(model)]) if row[2] == "simnpo")
-    assert line[8:10] == ["", "one row"]
+    assert line[9:11] == ["", "one row"]
 
 
 @pytest.mark.parametrize("name", ["[a]", "*a"])
 def test_a_row_of_a_tex_table_is_no_argument_of_the_line_before(name: str) -> None:
-    assert f"{{}}{name}" in to_tex(verdict_table(assessment(unlearned(name))))
+    assert f"{{}}{name}" in to_tex(published_table(assessment(unlearned(name))))
 
 
 def test_tex_escapes_everything_latex_reads() -> None:
-    text = to_tex(verdict_table(assessment(unlearned(r"a_b & 50% $x$ \{~^}#<>|"))), caption="R & D")
+    text = to_tex(published_table(assessment(unlearned(r"a_b & 50% $x$ \{~^}#<>|"))), caption="R & D")
     assert r"\caption{R \& D}" in text
     assert (
         r"a\_b \& 50\% \$x\$ "

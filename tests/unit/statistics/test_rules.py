@@ -1,4 +1,4 @@
-"""The decision, feasibility, replication, p-values, Holm and equivalence."""
+"""The decision, feasibility, replication, p-values and Holm."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from vestige.errors import InputError
 from vestige.statistics import (
     bootstrap_rows,
     decide,
-    equivalent,
-    excess_distance,
     feasible,
     holm,
     intersection_union,
     mean_of,
     one_sided_p,
     replicates,
-    upper_bound,
 )
 
 SHARE = st.floats(-1, 1)
@@ -148,34 +145,6 @@ def test_holm_raises_p_values_and_keeps_their_order(p: list[float]) -> None:
 def test_holm_refuses_what_is_no_p_value(p: list[float]) -> None:
     with pytest.raises(InputError, match=r"numbers in \[0, 1\]"):
         holm(p)
-
-
-def test_equivalence_needs_three_oracles_and_both_bounds() -> None:
-    assert equivalent(0.02, 0.019, oracles=3) is True
-    assert equivalent(0.02, 0.0201, oracles=3) is False
-    assert str(equivalent(0.0, 0.0, oracles=2)) == (
-        "undefined: equivalence needs at least 3 oracle seeds, there are 2"
-    )
-    missing = Undefined(undefined="no rows")
-    assert equivalent(missing, 0.0, oracles=3) == missing
-    assert equivalent(0.0, missing, oracles=3) == missing
-
-
-def test_equivalence_bound_is_one_sided_and_paired() -> None:
-    rng = np.random.default_rng(0)
-    noise = rng.uniform(0, 0.3, 200)
-    distance = noise + 0.01 + rng.normal(0, 0.001, 200)
-    item = excess_distance(mean_of(distance), mean_of(noise))
-    result = bootstrap_rows({"excess": item}, draws=1000, seed=1)["excess"]
-    assert result.estimate == pytest.approx(0.01, abs=0.0005)
-    bound = upper_bound(result)
-    assert bound == np.quantile(result.draws_values, 0.95)
-    # Pairing removes the noise's own spread: the bound is a thousandth above, not a hundredth.
-    assert result.estimate < bound < result.estimate + 0.0005
-    empty = bootstrap_rows({"e": excess_distance(mean_of([]), mean_of([]))}, draws=10, seed=1)["e"]
-    assert str(upper_bound(empty)) == "undefined: no rows"
-    one = bootstrap_rows({"e": excess_distance(mean_of([0.1]), mean_of([0.1]))}, draws=10, seed=1)["e"]
-    assert str(upper_bound(one)) == "undefined: a bound needs at least two rows"
 
 
 def test_public_names_exist() -> None:

@@ -179,12 +179,19 @@ def test_the_record_as_a_frame_and_in_a_notebook() -> None:
     gain = EXPECTED.model_named("unlearned").metrics["gain.F"]
     assert row["value"] == gain.value
     assert row["row_low"] == gain.row.low  # type: ignore[union-attr]
-    assert len(frame) == sum(len(model.metrics) for model in EXPECTED.models)
+    model = EXPECTED.model_named("unlearned")
+    assert model.evidence is not None
+    memory = frame[(frame.metric == "evidence.memory") & (frame["view"] == "F")].iloc[0]
+    assert memory["value"] == model.evidence.view("F").memory.value
+    assert np.isnan(memory["trainings_low"])
+    assert set(frame[frame.model == "unlearned"].verdict) == {model.headline}
+    assert len(frame) == sum(len(m.metrics) for m in EXPECTED.models) + len([*model.evidence.quantities()])
     label = "<b>npo</b>"
     shown = verdict(unlearned=MODELS["unlearned"].named(label))._repr_html_()
     assert "&lt;b&gt;npo&lt;/b&gt;" in shown
     assert label not in shown
-    assert "undefined:" in verdict(oracle=None)._repr_html_()
+    assert EXPECTED.model_named("unlearned").sentence in EXPECTED._repr_html_()
+    assert "no retrained model was given" in verdict(oracle=None)._repr_html_()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from tests.evidence import COUNTS, bounded, equivalent, evidence, retained, undefined, view
 
 from vestige.contracts import Evidence, ProbeEvidence, RetainedEvidence, Undefined, UnitEvidence, Verdict
-from vestige.verdict.sentence import headline, sentence
+from vestige.verdict.sentence import sentence
 
 
 def said(verdict: Verdict, found: Evidence, **more: Any) -> str:
@@ -68,8 +68,8 @@ def test_closer_says_how_far_what_is_left_and_why_it_is_not_equivalent() -> None
     ],
 )
 def test_closer_never_stands_alone(share: float | Undefined, way: str) -> None:
-    assert headline("closer", evidence(share=share)) == f"closer, {way}"
-    assert headline("damaged", evidence(share=share)) == "damaged"
+    assert evidence(share=share).headline("closer") == f"closer, {way}"
+    assert evidence(share=share).headline("damaged") == "damaged"
 
 
 def test_closer_with_few_retrained_models_names_what_equivalence_needs() -> None:
