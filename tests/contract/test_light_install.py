@@ -49,7 +49,7 @@ def test_compare_and_its_report_need_no_torch(tmp_path: Path) -> None:
         arguments += [option, str(tables.write(columns, tmp_path / f"{kind}{seed}.jsonl"))]
     found = run(arguments)
     assert found.returncode == 0, found.stderr
-    assert "Decision: accepted" in found.stdout
+    assert "(published rule: accepted)" in found.stdout
     assert (tmp_path / "out" / "report.html").stat().st_size > 5000
 
 

@@ -102,7 +102,7 @@ def test_the_command_compares_matrices(tmp_path: Path, capsys: pytest.CaptureFix
         options += [f"--{kind}", str(tmp_path / f"{kind}.npz")]
     options += ["--forget", tables.FORGOTTEN[0], "--forget", tables.FORGOTTEN[1], "--draws", "50"]
     assert run(["compare", *options]) == 0
-    assert "Decision: accepted" in capsys.readouterr().out
+    assert "(published rule: accepted)" in capsys.readouterr().out
     np.savez(tmp_path / "full.npz", **{**FULL, "p": FULL["p"].T})
     assert run(["compare", *options]) == 2
     said = capsys.readouterr().err
