@@ -186,10 +186,7 @@ def verdict_word(record: FootprintRecord, checkpoint: CheckpointFootprint) -> st
     found = _judged(record, checkpoint)
     if found is None or isinstance(found.verdict, Undefined):
         return ""
-    share = found.evidence.share
-    if found.verdict != "closer" or isinstance(share, Undefined):
-        return found.verdict
-    return f"closer, {100 * share:.0f} % of the way"
+    return found.evidence.headline(found.verdict)
 
 
 def verdict_words(record: FootprintRecord, checkpoint: CheckpointFootprint) -> str:

@@ -12,7 +12,6 @@ from vestige.contracts import (
     Interval,
     ModelAssessment,
     Undefined,
-    Verdict,
     ViewEvidence,
 )
 from vestige.report.measures import first_full, measure, unlearned_models
@@ -42,7 +41,7 @@ __all__ = [
     "verdict_chip",
 ]
 
-_CHIPS: dict[Verdict, tuple[ChipKind, str]] = {
+_CHIPS: dict[str, tuple[ChipKind, str]] = {
     "equivalent": ("equivalent", "✓"),
     "closer": ("closer", "→"),
     "not closer": ("none", "–"),
@@ -69,10 +68,10 @@ _SHORT = {
 }
 
 
-def verdict_chip(verdict: Verdict, evidence: Evidence) -> Chip:
-    """The verdict in a frame: green for `equivalent` alone, amber for `closer`, red for `damaged`."""
-    kind, glyph = _CHIPS[verdict]
-    return Chip(text=evidence.headline(verdict), kind=kind, glyph=glyph)
+def verdict_chip(headline: str) -> Chip:
+    """A verdict as it is shown, in a frame: green for `equivalent` alone, amber `closer`, red `damaged`."""
+    kind, glyph = _CHIPS[headline.partition(",")[0]]
+    return Chip(text=headline, kind=kind, glyph=glyph)
 
 
 def published_tag(model: ModelAssessment) -> str:

@@ -336,9 +336,9 @@ class _Part:
 
 def _chip(model: ModelAssessment) -> Chip:
     """The verdict; of a record made before there were any, the published rule's answer without a colour."""
-    if model.verdict is None or model.evidence is None:
+    if model.verdict is None:
         return Chip(text=decision_text(model), kind="none", glyph="", before="published rule")
-    return verdict_chip(model.verdict, model.evidence)
+    return verdict_chip(model.headline)
 
 
 def _overview(assessment: Assessment, model: ModelAssessment) -> list[Cell]:

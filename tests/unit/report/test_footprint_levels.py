@@ -123,7 +123,7 @@ def test_the_colour_of_success_belongs_to_equivalent_alone(judged: FootprintReco
     assert [text.partition(",")[0] for _, text in chips] == ["not closer", "closer", "equivalent", "damaged"]
     assert chips[1][1].endswith("% of the way")
     css = page[: page.index("<body>")]
-    assert re.findall(r"\.chip-(\w+) \{ color: var\(--good\)", css) == ["accepted", "equivalent"]
+    assert re.findall(r"\.chip-(\w+) \{ color: var\(--good\)", css) == ["equivalent"]
 
 
 def test_levels_and_verdicts_come_before_the_footprint(judged: FootprintRecord) -> None:

@@ -53,7 +53,7 @@ def several() -> Assessment:
     ],
 )
 def test_the_colour_of_success_belongs_to_equivalent_alone(verdict: Verdict, kind: str) -> None:
-    chip = verdict_chip(verdict, evidence())
+    chip = verdict_chip(evidence().headline(verdict))
     assert chip.kind == kind
     assert chip.text == ("closer, 58 % of the way" if verdict == "closer" else verdict)
     css = str(environment().globals["css"])

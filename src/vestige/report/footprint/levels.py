@@ -9,25 +9,10 @@ from vestige.footprint.levels import BASE, Level, Measure, verdict_word
 from vestige.footprint.records import FootprintRecord
 from vestige.footprint.verdict_records import VerdictRecord
 from vestige.report.footprint.tables import lost_cell, text_cell
-from vestige.report.sections import Chip, ChipKind
 from vestige.report.tables import EMPTY, Cell, Column, Row, Table
 from vestige.report.words import plain
 
-__all__ = ["compared_line", "evidence_table", "levels_table", "verdict_chip", "verdicts_table"]
-
-_CHIPS: dict[str, tuple[ChipKind, str]] = {
-    "equivalent": ("equivalent", "✓"),
-    "closer": ("closer", "◐"),
-    "not closer": ("none", "○"),
-    "damaged": ("damaged", "✕"),
-    "undetermined": ("none", "?"),
-}
-
-
-def verdict_chip(text: str) -> Chip:
-    """A verdict as a chip; the colour of success belongs to `equivalent` alone."""
-    kind, glyph = _CHIPS[text.partition(",")[0]]
-    return Chip(text=text, kind=kind, glyph=glyph)
+__all__ = ["compared_line", "evidence_table", "levels_table", "verdicts_table"]
 
 
 def compared_line(record: FootprintRecord) -> str:

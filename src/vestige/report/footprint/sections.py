@@ -13,6 +13,7 @@ from vestige.footprint.records import CheckpointFootprint, CorpusFootprint, Foot
 from vestige.footprint.tables import answers, of_role
 from vestige.metrics.footprint import FootprintClass
 from vestige.models.lm_record import LanguageModelRecord
+from vestige.report.answers import verdict_chip
 from vestige.report.drawing import Panel
 from vestige.report.footprint.details import (
     adjacency_table,
@@ -25,7 +26,7 @@ from vestige.report.footprint.details import (
 )
 from vestige.report.footprint.drawn import percent
 from vestige.report.footprint.heat import heat_maps, module_maps
-from vestige.report.footprint.levels import compared_line, evidence_table, levels_table, verdict_chip
+from vestige.report.footprint.levels import compared_line, evidence_table, levels_table
 from vestige.report.footprint.rows import RegimeRow, checkpoint_rows, shift_rows
 from vestige.report.footprint.scatter import MARGINAL, localisation, regimes
 from vestige.report.footprint.tables import checkpoint_table, shift_table
