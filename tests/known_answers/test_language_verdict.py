@@ -70,8 +70,8 @@ def world() -> KnownModels:
     oracles = [trained(seed, knows=False) for seed in range(3)]
     fulls = [trained(seed, knows=True) for seed in range(3, 5)]
     texts = {
-        "forget": written(fulls[0], 160, 1, people=True),
-        "unseen": written(fulls[0], 160, 2, people=True),
+        "forget": written(fulls[0], 260, 1, people=True),
+        "unseen": written(fulls[0], 260, 2, people=True),
         "adjacent": written(oracles[0], 200, 3, people=False),
         "generic": written(oracles[0], 200, 4, people=False),
     }
@@ -290,7 +290,7 @@ def test_chunks_on_disk_give_the_same_tables_and_are_kept(world: KnownModels, tm
 
 
 def test_text_to_be_forgotten_is_not_unseen(world: KnownModels) -> None:
-    with pytest.raises(InputError, match="160 of 160 documents that are also in forget"):
+    with pytest.raises(InputError, match="260 of 260 documents that are also in forget"):
         judged(world, {"half": world.mixed(0.5)}, unseen=world.texts["forget"])
 
 

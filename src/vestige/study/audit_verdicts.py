@@ -32,6 +32,8 @@ __all__ = [
 Array = NDArray[np.float64]
 Models = Sequence[Array]
 SEEDS = {"F": 501, "G": 502, "R": 503}
+ANY = (-1.0, 1.0)
+"""What a difference of two distances can be on a row that was not seen."""
 LEAST_ROWS = 10
 UNDEFINED = "undefined"
 """Stands in an expected record where the stored one has to be undefined, for whatever reason it gives."""
@@ -435,7 +437,7 @@ def _view(request: Request, models: Models, margins: Mapping[str, Any]) -> dict[
     found["gain"], low_at = _quantity(
         request,
         gains,
-        (float(start.min()) - 1, float(start.max())),
+        ANY,
         {
             "o": _error(
                 lambda kept: float(
@@ -449,14 +451,13 @@ def _view(request: Request, models: Models, margins: Mapping[str, Any]) -> dict[
         ("u",),
         0.975,
     )
-    found["gain_p"] = UNDEFINED if low_at is None else _p_value(gains, low_at, request, start)
-    found["least_gain"] = _least_gain(gains, start, found["gain"], margins["gain"])
+    found["gain_p"] = UNDEFINED if low_at is None else _p_value(gains, low_at, request)
+    found["least_gain"] = _least_gain(gains, start, of_u, request)
     found["progress"] = float(gains.mean()) / size if size >= 1e-9 else UNDEFINED
     up = found["gain"]["upper"]
     found["moved_away"] = UNDEFINED if up == UNDEFINED else up < 0
     if len(oracles) > 1:
         spread = _spread(request, oracles)
-        support = (-float(spread.max()), 1 - float(spread.min()))
         found["spread"] = float(spread.mean())
         found["ceiling"] = 1 - found["spread"] / size if size > 0 else UNDEFINED
 
@@ -466,7 +467,7 @@ def _view(request: Request, models: Models, margins: Mapping[str, Any]) -> dict[
         found["excess"], _ = _quantity(
             request,
             distance - spread,
-            support,
+            ANY,
             {"o": _error(lambda kept: beyond(models, kept), oracles, 3), "u": of_u},
             ("o", "u"),
             0.95,
@@ -474,7 +475,7 @@ def _view(request: Request, models: Models, margins: Mapping[str, Any]) -> dict[
         found["full_excess"], _ = _quantity(
             request,
             start - spread,
-            support,
+            ANY,
             {"o": _error(lambda kept: beyond(fulls, kept), oracles, 3), "f": of_f},
             ("o",),
             0.95,
@@ -511,11 +512,11 @@ def _visible(full_excess: Mapping[str, Any], margin: float) -> Any:
     return False if full_excess["upper"] <= margin else UNDEFINED
 
 
-def _p_value(gains: Array, low_at: Callable[[float], float], request: Request, start: Array) -> float:
+def _p_value(gains: Array, low_at: Callable[[float], float], request: Request) -> float:
     """The level at which the lower bound of the gain reaches 0, to 40 halvings."""
     smallest = 1 / (request.draws + 1)
     if gains.mean() <= 0:
-        lower, _ = _weighted(gains, float(start.min()) - 1, float(start.max()), request)
+        lower, _ = _weighted(gains, *ANY, request)
         return max(0.5, (1 + int((lower <= 0).sum())) / (request.draws + 1))
     if low_at(1 - smallest) > 0:
         return smallest
@@ -526,15 +527,33 @@ def _p_value(gains: Array, low_at: Callable[[float], float], request: Request, s
     return high
 
 
-def _least_gain(gains: Array, start: Array, gain: Mapping[str, Any], share: float) -> Any:
-    if gain["lower"] == UNDEFINED:
+def _least_gain(gains: Array, start: Array, of_u: tuple[float, int] | None, request: Request) -> Any:
+    """The displacement times the smallest share of rows that would show, had they gone the whole way."""
+    n = len(gains)
+    if n < LEAST_ROWS:
         return UNDEFINED
-    seen, least = float(gains.std(ddof=1)), share * float(start.std(ddof=1))
-    deviation, half = max(seen, least), gain["value"] - gain["lower"]
-    error = deviation / math.sqrt(len(gains))
-    if seen < least:
-        half = max(half, min(half * deviation / max(seen, 1e-12), half + 1.96 * error))
-    return half + float(NORMAL(math.sqrt(0.8))) * error
+    places = np.random.default_rng(SEEDS[request.name]).random(n).argsort(kind="stable")
+    power = float(NORMAL(math.sqrt(0.8)))
+
+    def missing(share: float) -> bool:
+        moved = np.zeros(n)
+        whole = min(int(share * n), n)
+        moved[places[:whole]] = start[places[:whole]]
+        if whole < n:
+            moved[places[whole]] = (share * n - whole) * start[places[whole]]
+        rows = np.clip(np.clip(gains - gains.mean(), -1, 1) + moved, -1, 1)
+        lower, _ = _weighted(rows, *ANY, request)
+        errors = [] if of_u is None else [of_u]
+        end = _widened(float(rows.mean()), float(np.quantile(lower, 0.025)), errors, 0.975)
+        return end <= power * float(rows.std(ddof=1)) / math.sqrt(n)
+
+    if missing(1.0):
+        return UNDEFINED
+    low, high = 0.0, 1.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (middle, high) if missing(middle) else (low, middle)
+    return high * float(start.mean())
 
 
 # Units.
@@ -624,7 +643,7 @@ def _retained(request: Request, models: Models, margins: Mapping[str, Any]) -> d
         found["excess"], _ = _quantity(
             request,
             _distance(request, models, request.oracles) - spread,
-            (-float(spread.max()), 1 - float(spread.min())),
+            ANY,
             {
                 "o": _error(
                     lambda kept: float((_distance(request, models, kept) - _spread(request, kept)).mean()),
@@ -699,13 +718,11 @@ def _calibration(
         role: [_squared_error(p.max(axis=1), hit) for p, hit in zip(group, hits[role], strict=True)]
         for role, group in (("model", models), ("full", request.fulls))
     }
-    z = float(NORMAL(0.975))
     middle, low, high = {}, {}, {}
     for role, found in parts.items():
-        square = float(np.mean([s for s, _ in found]))
-        half = z * float(np.mean([d for _, d in found]))
+        square, slope, rest = (float(np.mean(column)) for column in zip(*found, strict=True))
         middle[role] = math.sqrt(max(square, 0.0))
-        low[role], high[role] = math.sqrt(max(square - half, 0.0)), math.sqrt(max(square + half, 0.0))
+        low[role], high[role] = _score_ends(square, slope, rest)
     value = middle["model"] - middle["full"]
     ends = [
         value - math.hypot(middle["model"] - low["model"], high["full"] - middle["full"]),
@@ -713,23 +730,35 @@ def _calibration(
     ]
 
     def error(role: str) -> tuple[float, int] | None:
-        squares = [np.array([s]) for s, _ in parts[role]]
+        squares = [np.array([s]) for s, _, _ in parts[role]]
         return _error(lambda kept: math.sqrt(max(float(np.mean(kept)), 0.0)), squares)
 
     change = _plain(value, ends, error("full"), error("model"))
     return {"model": middle["model"], "full": middle["full"], "change": change}
 
 
-def _squared_error(confidence: Array, hit: NDArray[np.bool_]) -> tuple[float, float]:
-    """Debiased squared calibration error in ten equal-mass bins, and its standard error."""
+def _score_ends(square: float, slope: float, rest: float) -> tuple[float, float]:
+    """Roots of the sums S whose distance from `square` is the normal quantile of a variance slope S + rest.
+
+    They solve S^2 - (2 square + z^2 slope) S + square^2 - z^2 rest = 0.
+    """
+    z2 = float(NORMAL(0.975)) ** 2
+    linear = 2 * square + z2 * slope
+    root = math.sqrt(max(0.0, linear**2 - 4 * (square**2 - z2 * rest)))
+    return math.sqrt(max((linear - root) / 2, 0.0)), math.sqrt(max((linear + root) / 2, square, 0.0))
+
+
+def _squared_error(confidence: Array, hit: NDArray[np.bool_]) -> tuple[float, float, float]:
+    """Debiased squared calibration error in ten equal-mass bins; slope and rest of its variance."""
     order = np.argsort(confidence, kind="stable")
-    total = variance = 0.0
+    total = rest = above = below = 0.0
     for rows in np.array_split(order, 10):
         gap = confidence[rows] - hit[rows]
         n = len(rows)
-        spread = float(gap.var(ddof=1))
-        square = float(gap.mean()) ** 2 - spread / n
+        noise, square = float(gap.var(ddof=1)) / n, float(gap.mean()) ** 2
         weight = n / len(confidence)
-        total += weight * square
-        variance += weight**2 * (4 * max(square, 0.0) * spread / n + 2 * spread**2 / (n * (n - 1)))
-    return total, math.sqrt(variance)
+        total += weight * (square - noise)
+        rest += 2 * weight**2 * noise**2 * n / (n - 1)
+        above += weight * max(square, noise) * 4 * weight * noise
+        below += weight * max(square, noise)
+    return total, above / below if below > 0 else 0.0, rest
