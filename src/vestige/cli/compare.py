@@ -15,7 +15,7 @@ from vestige.limits import MOST_DRAWS
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from vestige.contracts import Assessment, ModelAssessment
+    from vestige.contracts import Assessment, Margins, ModelAssessment
     from vestige.report.recovered import Recovered
     from vestige.report.tables import Table as Content
 
@@ -69,6 +69,15 @@ def compare(
         list[str] | None,
         typer.Option("--fail-on", help=f"Exit with 1 when this holds for any model: {', '.join(FAIL_ON)}."),
     ] = None,
+    margin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--margin",
+            metavar="NAME=VALUE",
+            help="What the verdict counts as small, set before looking: excess, memory, retained, accuracy, "
+            "calibration, gain. Repeatable.",
+        ),
+    ] = None,
     name: Annotated[str, typer.Option("--name", help="Name of the comparison.")] = "comparison",
     unit: Annotated[
         str | None,
@@ -99,6 +108,7 @@ def compare(
     from vestige.study.compare import compare as run
 
     conditions = _fail_on(fail_on or [])
+    margins = _margins(margin or [])
     if out is not None:
         writable_folder(out)
     tables = load_tables(full=full, unlearned=_methods(unlearned), oracle=oracle)
@@ -109,6 +119,7 @@ def compare(
         forget=forgotten_options(forget or [], forget_file, tables.full[0].options),
         name=name,
         draws=draws,
+        margins=margins,
         unit=unit,
         condition=condition or CONDITION,
         filtered=filtered,
@@ -123,6 +134,25 @@ def compare(
         if not as_json:
             typer.echo(f"Record: {out / 'assessment.json'}\nReport: {out / 'report.html'}")
     _check(assessment, conditions)
+
+
+def _margins(given: Sequence[str]) -> Margins:
+    """The margins that `--margin NAME=VALUE` set, others as they are. Raises InputError."""
+    from vestige.contracts import Margins
+    from vestige.study.plan import checked
+
+    values: dict[str, float | str] = {}
+    for item in given:
+        name, sign, value = (part.strip() for part in item.partition("="))
+        if not sign or not name:
+            raise InputError("--margin", shown(item), "NAME=VALUE", "for example --margin memory=0.05")
+        if name in values:
+            raise InputError("--margin", f"{shown(name)} twice", "each margin once", "remove one of them")
+        try:
+            values[name] = float(value)
+        except ValueError:
+            values[name] = value
+    return checked(Margins, values, "--margin")
 
 
 def _methods(given: Sequence[str]) -> list[str] | dict[str, list[str]]:

@@ -266,6 +266,11 @@ def freeze(folder: Folder) -> Finding:
                 ),
                 f"{place}: frozen on other data or another model",
             )
+            used = _margins(folder, entry)
+            found.need(
+                used is None or any(frozen.get("margins") in (None, used) for frozen in matching),
+                f"{place}: other margins than were frozen",
+            )
             hashes = [frozen["bundles"].get(entry["bundle"]) for frozen in matching]
             found.need(
                 entry["identity"]["units"] in hashes, f"{place}: another bundle than the one that was frozen"
@@ -291,6 +296,13 @@ def freeze(folder: Folder) -> Finding:
     if folder.has("frozen.json"):
         _own_freeze(folder, found)
     return found
+
+
+def _margins(folder: Folder, entry: Any) -> Any:
+    """The margins that the verdict on an evaluation used; None where it has none yet."""
+    record = folder.assessments.get(Path(entry["assessment"]).stem, {"models": []})
+    judged = [model.get("evidence") for model in record["models"] if model["label"] == entry["label"]]
+    return judged[0]["margins"] if judged and judged[0] else None
 
 
 def _replaced(folder: Folder) -> set[str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 __all__ = [
     "SEEDS",
@@ -176,6 +177,25 @@ class View:
         group = self.fulls if role == "full" else self.oracles
         pairs = [js(a, b) for a, b in combinations(group, 2)]
         return mean(sum(pairs) / len(pairs)) if pairs else None
+
+    def floor_over_seeds(self, role: str) -> tuple[float, float] | None:
+        """Ends of the 95 % interval of that floor over training seeds, by leaving out each model in turn.
+
+        t with one degree of freedom less than there are models, for the logarithm. None below three models,
+        and where models coincide.
+        """
+        group = self.fulls if role == "full" else self.oracles
+        m = len(group)
+        if m < 3:
+            return None
+        apart = {(i, j): float(np.mean(js(group[i], group[j]))) for i, j in combinations(range(m), 2)}
+        means = [np.mean([gap for pair, gap in apart.items() if one not in pair]) for one in range(m)]
+        if min(means) <= 0:
+            return None
+        error = math.sqrt((m - 1) * float(np.var(np.log(means))))
+        factor = math.exp(float(stats.t.ppf(0.975, m - 1)) * error)
+        middle = float(np.mean(list(apart.values())))
+        return middle / factor, middle * factor
 
 
 def view_of(

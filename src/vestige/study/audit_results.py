@@ -279,9 +279,24 @@ def values(folder: Folder) -> Finding:
                     estimate["rows"] == again.n,
                     f"{stem}: {_named(key)} over {again.n} rows, not {estimate['rows']}",
                 )
+        _over_seeds(made, found, stem)
         _tables(made, found, stem)
     found.unchecked += [f"'{name}' is a metric that the audit does not know" for name in sorted(unknown)]
     return found
+
+
+def _over_seeds(made: Recomputed, found: Finding, stem: str) -> None:
+    """Intervals of the noise floors over training seeds; older records hold none."""
+    for key, stored in made.stored.get("noise_over_seeds", {}).items():
+        name, _, view = key.partition(".")
+        ends = made.views[view].floor_over_seeds(name.removeprefix("noise_"))
+        given = None if "undefined" in stored else (stored["low"], stored["high"])
+        same = ends == given or (
+            ends is not None
+            and given is not None
+            and all(abs(one - other) <= TOLERANCE for one, other in zip(ends, given, strict=True))
+        )
+        found.need(same, f"{stem}: {key} over training seeds is {ends}, recorded {given}")
 
 
 def _estimates(stored: Any) -> list[tuple[Key, Any]]:
@@ -480,6 +495,8 @@ def verdicts(folder: Folder) -> Finding:
             found.need(
                 margins == tested[0]["evidence"]["margins"], f"{place} is judged by margins of its own"
             )
+            for name, value in folder.plan.get("margins", {}).items():
+                found.need(margins[name] == value, f"{place}: the margin of {name} is not the plan's")
             views = {
                 name: audit_verdicts.Request(
                     name, view.fulls, view.oracles, view.gold, view.units, made.stored["draws"]

@@ -273,6 +273,7 @@ def _from_frozen(
             data=setting.data.sha256,
             model=setting.model.model_dump(mode="json"),
             training=setting.task.model_dump(mode="json"),
+            margins=setting.plan.margins,
             place=place,
         )
     chosen = chosen_methods(frozen, objective.name, entry.label, place, exploratory=stages == {"exploratory"})

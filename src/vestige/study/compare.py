@@ -26,6 +26,7 @@ from vestige.limits import MOST_DRAWS
 from vestige.statistics.bootstrap import DRAWS
 from vestige.study.assess import AssessSettings, assess
 from vestige.study.caveats import top_k
+from vestige.study.plan import checked
 
 __all__ = ["CONDITION", "Tables", "compare", "load_tables", "unit_kind"]
 
@@ -53,7 +54,7 @@ def compare(
     forget: str | Sequence[str] | None = (),
     name: str = "comparison",
     draws: int = DRAWS,
-    margins: Margins | None = None,
+    margins: Margins | Mapping[str, float] | None = None,
     unit: str | None = None,
     condition: str = CONDITION,
     rows: Any = None,
@@ -68,7 +69,8 @@ def compare(
     frame or mapping with row_id, view, unit, gold) and `options` (C,). All full models and oracles enter the
     verdict alike; the published rule compares one pair of them. unlearned may map labels to tables, or to
     several tables: training seeds of one method. forget: the deleted options, none where rows and not options
-    were deleted. margins: what the verdict counts as small, set before looking. unit: what a unit is; default
+    were deleted. margins: what the verdict counts as small, set before looking, as a record or as
+    names with values, for example {"memory": 0.05}. unit: what a unit is; default
     "class" where units are the gold options, else "unit". condition: what the intervals are conditional on,
     for example "training seed 17". filtered: judge a table although it is a full model's own with the columns
     of some options multiplied, which is refused otherwise: no model was changed. Raises InputError in one
@@ -77,6 +79,7 @@ def compare(
     Example: `vestige.compare(full="full.csv", unlearned="npo.csv", oracle="oracle.csv", forget=["refund"])`
     """
     _check_settings(forget, draws, name=name, unit=unit or "", condition=condition)
+    small = margins if isinstance(margins, Margins) else checked(Margins, margins or {}, "margins")
     tables = load_tables(full=full, unlearned=unlearned, oracle=oracle, rows=rows, options=options)
     # The published rule compares one pair of models; which one must not depend on the order they came in.
     fulls, oracles = (sorted(group, key=lambda table: table.sha256) for group in (tables.full, tables.oracle))
@@ -101,7 +104,7 @@ def compare(
             draws=int(draws),
             unit_kind=unit or unit_kind(fulls[0]),
             exceptions=tuple(found.sentence() for found in filters),
-            margins=margins or Margins(),
+            margins=small,
         ),
         condition=condition,
         family=list(tables.unlearned),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vestige.contracts import Assessment, Undefined
+from vestige.contracts import VERDICT_RULE, Assessment, Undefined
 from vestige.decision.predictions import Predictions
 from vestige.deletion.requests import DeletionRequest
 from vestige.errors import InputError
@@ -164,7 +164,9 @@ def assess_cell(
     probes = _probes(store, cell, present)
     if setting.plan.probes:
         provenance["probes"] = {name: sources for name, (_, sources) in probes.items()}
-    inputs: list[Any] = [provenance, setting.plan.draws, cell.stage, corrected, exceptions]
+    margins = setting.plan.margins
+    rule = [VERDICT_RULE, margins.model_dump(mode="json")]
+    inputs: list[Any] = [provenance, setting.plan.draws, cell.stage, corrected, exceptions, rule]
     if utility:
         inputs.append({label: {k: str(v) for k, v in item.items()} for label, item in utility.items()})
     provenance["inputs"] = digest(canonical(inputs))
@@ -186,6 +188,7 @@ def assess_cell(
             exceptions=exceptions,
             candidates=cell.offer.name,
             utility=utility,
+            margins=margins,
             probes=("temperature",)
             if "temperature" in setting.plan.probes and not cell.offer.options
             else (),

@@ -233,6 +233,7 @@ def _record(
         tuning_sha256=file_sha256(store.path(TUNING)),
         methods=tuple(methods),
         match=match,
+        margins=plan.margins,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
-from vestige.contracts import Record, Undefined
+from vestige.contracts import Margins, Record, Undefined
 from vestige.errors import InputError, did_you_mean, first_five
 from vestige.readers import read_json
 from vestige.study.store import file_sha256
@@ -62,6 +62,7 @@ class Frozen(Record):
     """What was decided, when, from what. bundles: label -> hash of its units, evaluated and reserved ones.
 
     match: the suppression that candidates were matched to; None where the development objective chose.
+    margins: what the confirmation's verdicts count as small; None in records made before verdicts existed.
     """
 
     format: str = "vestige-frozen-1"
@@ -78,6 +79,7 @@ class Frozen(Record):
     equal_budgets: bool
     tuning_sha256: str
     methods: tuple[FrozenMethod, ...]
+    margins: Margins | None = None
     match: float | None = None
 
 
@@ -160,9 +162,16 @@ def origin_of(frozen: Frozen, item: FrozenMethod) -> dict[str, Any]:
 
 
 def check_frozen(
-    frozen: Frozen, *, data: str, model: dict[str, Any], training: dict[str, Any], place: str
+    frozen: Frozen,
+    *,
+    data: str,
+    model: dict[str, Any],
+    training: dict[str, Any],
+    margins: Margins,
+    place: str,
 ) -> None:
-    """Refuse a confirmation on other data or another model than its settings were frozen on."""
+    """Refuse a confirmation on other data or another model than its settings were frozen on, or with other
+    margins."""
     for what, found, needed in (
         ("data", data, frozen.data),
         ("model", model, frozen.model),
@@ -175,6 +184,16 @@ def check_frozen(
                 "the same in a confirmation",
                 "tune and freeze on it, or set stage: transfer",
             )
+    if frozen.margins is not None and frozen.margins != margins:
+        differ = [
+            key for key in Margins.model_fields if getattr(frozen.margins, key) != getattr(margins, key)
+        ]
+        raise InputError(
+            f"{place}: margins",
+            f"another margin of {first_five(differ)} than was frozen",
+            f"{differ[0]}: {getattr(frozen.margins, differ[0])}",
+            "margins are set before results: take the frozen ones, or set stage: exploratory",
+        )
 
 
 def check_family(family: Sequence[str], frozen: Sequence[str], place: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 
-from vestige.contracts import Record
+from vestige.contracts import Margins, Record
 from vestige.data.intents import DatasetSpec
 from vestige.errors import InputError, MissingDependency, did_you_mean, first_five, shown
 from vestige.limits import MOST_DRAWS
@@ -147,7 +147,8 @@ class Plan(Record):
     draws: bootstrap resamples. candidates: candidate sets that the finished models are scored under, S0 (all
     options) among them; own_sets: further ones, name -> option ids. probes: further ways of asking the
     finished models, under which the verdict has to hold: at other softmax temperatures, with options under
-    codes, under their descriptions or `synonyms` (option id -> other text). seed_metrics: score a random
+    codes, under their descriptions or `synonyms` (option id -> other text). margins: what verdicts count as
+    small, set before results are seen; no model depends on it. seed_metrics: score a random
     model of each seed too, for ZRF. seen_start: run although the backbone is a classifier of these labels,
     whose weights saw the rows that are to be deleted; every page says so. recovery: adapt the checkpoints
     after they were assessed, on few rows of the deleted classes.
@@ -179,6 +180,7 @@ class Plan(Record):
     own_sets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     probes: tuple[Literal["temperature", "renaming", "paraphrase"], ...] = ()
     synonyms: dict[str, str] = Field(default_factory=dict)
+    margins: Margins = Margins()
     seed_metrics: bool = False
     seen_start: bool = False
     recovery: RecoveryPlan | None = None
@@ -310,6 +312,7 @@ def build_plan(raw: Mapping[str, Any], subject: str) -> Plan:
         ("deletion", DeletionPlan),
         ("tuning", TuningPlan),
         ("recovery", RecoveryPlan),
+        ("margins", Margins),
     )
     for key, section in sections:
         if isinstance(parts.get(key), str) and key == "dataset":

@@ -173,6 +173,15 @@ def test_rescaled_rows_are_said() -> None:
     assert any("off by up to 0.0005, in 'full'" in caveat for caveat in verdict(full=off).caveats)
 
 
+def test_margins_are_stated_before_looking() -> None:
+    model = verdict(margins={"memory": 0.5, "accuracy": 0.1}).model_named("unlearned")
+    assert model.evidence is not None
+    assert (model.evidence.margins.memory, model.evidence.margins.accuracy) == (0.5, 0.1)
+    assert model.evidence.margins.retained == 0.02
+    with pytest.raises(InputError, match=r"margins: memory: found '1\.5'; needed a number below 1"):
+        verdict(margins={"memory": 1.5})
+
+
 def test_the_record_as_a_frame_and_in_a_notebook() -> None:
     frame = EXPECTED.to_frame()
     row = frame[(frame.model == "unlearned") & (frame.metric == "gain") & (frame["view"] == "F")].iloc[0]

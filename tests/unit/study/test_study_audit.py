@@ -198,6 +198,7 @@ def metric(value: Any, key: str) -> Any:
         (lambda v: metric(v, "identity_error.F").update(value=0.1), "distances"),
         (lambda v: metric(v, "minimum_detectable_gain.F").update(value=0.5), "distances"),
         (lambda v: v["noise"]["noise_full.F"].update(value=0.5), "distances"),
+        (lambda v: v["noise_over_seeds"].update({"noise_full.F": {"low": 0.1, "high": 0.2}}), "distances"),
         (lambda v: v["comparisons"][0]["difference"].update(value=0.5), "distances"),
         (lambda v: v["models"][1]["reliability"][14].update(rows=1), "distances"),
         (lambda v: v["models"][1]["destinations"][0].update(moved=0.9), "distances"),

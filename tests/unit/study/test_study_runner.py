@@ -129,6 +129,10 @@ def test_only_what_a_change_touches_is_made_again(
     assert calls == {"train": 0, "unlearn": 1, "predict": 1}
     stored = Assessment.model_validate_json((small / "assessments/01-s17.json").read_text())
     assert stored.draws == 300
+    looser = run_study(make_plan(methods=methods, margins={"memory": 0.3}), small, execution=execution)
+    assert calls == {"train": 0, "unlearn": 1, "predict": 1}
+    tested = [model.evidence for model in looser.assessments["assessments/01-s17.json"].models]
+    assert {found.margins.memory for found in tested if found} == {0.3}
 
 
 def test_another_model_in_the_same_folder_is_refused_when_eligibility_moves(

@@ -184,6 +184,9 @@ def test_a_confirmation_takes_only_settings_frozen_on_its_own_data_and_model(
     other = make_plan(stage="confirmation", methods=[method], training={"epochs": 119})
     with pytest.raises(InputError, match="another training than the settings were frozen on"):
         run_study(other, tmp_path / "other", execution=execution)
+    looser = make_plan(stage="confirmation", methods=[method], margins={"memory": 0.2})
+    with pytest.raises(InputError, match="another margin of 'memory' than was frozen; needed memory: 0"):
+        run_study(looser, tmp_path / "looser", execution=execution)
     moved = make_plan(stage="transfer", methods=[method], training={"epochs": 119})
     result = run_study(moved, tmp_path / "moved", execution=execution)
     assert result.assessments["assessments/01-s17.json"].stage == "transfer"
