@@ -2,7 +2,8 @@
 
 Formats: JSONL rows `{"row_id", "view", "unit", "gold", "p": {option: probability}}`; CSV, Parquet and .npz
 with row_id, view, unit, gold and one column (array) `p:<option>` each; .npz also with one matrix `p` (N, C)
-and `options` (C,) in place of these columns. What a cell means is said in `vestige.readers`.
+and `options` (C,) in place of these columns. A further column `seed` makes the file hold a model of several
+training seeds, every row once for each. What a cell means is said in `vestige.readers`.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ from vestige.readers.json_files import read_jsonl, regular_rows
 from vestige.readers.parquet_files import read_parquet
 from vestige.readers.table import described
 
-__all__ = ["FIXED", "OPTION_PREFIX", "RawTable", "read_raw", "refuse_top_k", "write_raw"]
+__all__ = ["FIXED", "OPTION_PREFIX", "SEED", "RawTable", "read_raw", "refuse_top_k", "write_raw"]
 
 OPTION_PREFIX = "p:"
 MATRIX, OPTIONS = "p", "options"
 """Arrays of an .npz that holds all probabilities in one."""
 FIXED = ("row_id", "view", "unit", "gold")
+SEED = "seed"
+"""The column of training seeds, where a file holds several."""
 FORMATS = ".jsonl, .csv, .parquet or .npz"
 _EXAMPLE = '{"row_id": ..., "view": ..., "unit": ..., "gold": ..., "p": {...}}'
 _BROKEN_ARCHIVE = (
@@ -45,7 +48,7 @@ _BROKEN_ARCHIVE = (
 
 @dataclass(frozen=True, kw_only=True)
 class RawTable:
-    """Columns as a file has them. p: (N, C) float64, NaN where a cell is empty."""
+    """Columns as a file has them. p: (N, C) float64, NaN where a cell is empty. seeds: None without them."""
 
     row_ids: list[Any]
     view: list[Any]
@@ -53,6 +56,7 @@ class RawTable:
     gold: list[Any]
     options: list[Any]
     p: Floats
+    seeds: list[Any] | None = None
 
 
 def read_raw(path: Path) -> RawTable:
@@ -117,7 +121,12 @@ def _from_columns(table: Table, options: list[str]) -> RawTable:
         gold=table.texts("gold"),
         options=options,
         p=p,
+        seeds=_seeds(table),
     )
+
+
+def _seeds(table: Table) -> list[str] | None:
+    return table.texts(SEED) if SEED in table and table.rows else None
 
 
 def _read_csv(path: Path, data: bytes) -> Table:
@@ -134,9 +143,10 @@ def _read_csv(path: Path, data: bytes) -> Table:
 
 
 def _read_jsonl(path: Path, data: bytes) -> RawTable:
-    regular = regular_rows(data, FIXED, "p")
+    regular = regular_rows(data, FIXED, "p", (SEED,))
     if regular is not None:
-        options = [name.removeprefix(OPTION_PREFIX) for name in regular.names[len(FIXED) :]]
+        named = [name for name in regular.names if name not in (*FIXED, SEED)]
+        options = [name.removeprefix(OPTION_PREFIX) for name in named]
         return _from_columns(regular, options)
     table = read_jsonl(str(path), data, example=_EXAMPLE)
     given = _distributions(table)
@@ -151,6 +161,7 @@ def _read_jsonl(path: Path, data: bytes) -> RawTable:
         gold=fixed["gold"],
         options=options,
         p=_matrix(path, rows, given, options),
+        seeds=_seeds(table),
     )
 
 
@@ -254,7 +265,8 @@ def _read_npz(path: Path, data: bytes) -> RawTable:
             else:
                 options = np.array(_checked_columns(path, archive.files), dtype=object)
                 p = [np.asarray(archive[OPTION_PREFIX + name]) for name in options]
-            arrays = {name: np.asarray(archive[name]) for name in FIXED}
+            named = (*FIXED, SEED) if SEED in archive.files else FIXED
+            arrays = {name: np.asarray(archive[name]) for name in named}
     except _BROKEN_ARCHIVE as error:
         pickled = "pickle" in str(error)
         raise InputError(
@@ -287,6 +299,7 @@ def _read_npz(path: Path, data: bytes) -> RawTable:
         gold=fixed["gold"],
         options=options.tolist(),
         p=p[0].astype(np.float64) if whole else np.stack([array.astype(np.float64) for array in p], axis=1),
+        seeds=fixed.get(SEED),
     )
 
 

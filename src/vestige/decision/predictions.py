@@ -7,7 +7,7 @@ order of a file. Models are aligned by those names, never by position.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +30,7 @@ from vestige.decision.prediction_checks import (
 from vestige.decision.prediction_files import (
     FIXED,
     OPTION_PREFIX,
+    SEED,
     RawTable,
     read_raw,
     refuse_top_k,
@@ -45,6 +46,9 @@ __all__ = [
     "predictions_from",
     "predictions_from_arrays",
     "read_predictions",
+    "read_seeds",
+    "seeds_from",
+    "seeds_from_arrays",
     "write_predictions",
 ]
 
@@ -144,7 +148,16 @@ def read_predictions(path: str | Path, label: str | None = None) -> Predictions:
     that are missing, negative, NaN or off 1 in sum by more than 1e-3, top-1 and top-k outputs.
     """
     path = Path(path)
-    return _build(read_raw(path), path.stem if label is None else label, str(path))
+    return _only(read_seeds(path, label), str(path))
+
+
+def read_seeds(path: str | Path, label: str | None = None) -> list[Predictions]:
+    """The tables of a file, one for each training seed of its column `seed`, in the order of their names; one
+    without such a column. Raises InputError as `read_predictions` does, and for a file in which rows do not
+    recur at each seed.
+    """
+    path = Path(path)
+    return _built(read_raw(path), path.stem if label is None else label, str(path))
 
 
 def write_predictions(predictions: Predictions, path: str | Path) -> None:
@@ -167,6 +180,11 @@ def predictions_from(table: Any, *, label: str) -> Predictions:
 
     Raises InputError as read_predictions does.
     """
+    return _only(seeds_from(table, label=label), label)
+
+
+def seeds_from(table: Any, *, label: str) -> list[Predictions]:
+    """As `predictions_from`, one table for each training seed of a column `seed`, as `read_seeds` does."""
     if not hasattr(table, "keys"):
         raise InputError(
             label,
@@ -200,15 +218,19 @@ def predictions_from(table: Any, *, label: str) -> Predictions:
             "as many rows in every column",
             "check the arrays",
         )
-    return predictions_from_arrays(
-        np.stack(columns, axis=1),
-        row_ids=list(table["row_id"]),
-        view=list(table["view"]),
-        unit=list(table["unit"]),
-        gold=list(table["gold"]),
-        options=options,
-        label=label,
+    return seeds_from_arrays(np.stack(columns, axis=1), rows=table, options=options, label=label)
+
+
+def seeds_from_arrays(p: ArrayLike, *, rows: Any, options: Sequence[str], label: str) -> list[Predictions]:
+    """As `predictions_from_arrays`, one table for each training seed. rows: a frame or mapping with row_id,
+    view, unit, gold and, where there are several seeds, `seed`."""
+    raw = _raw(
+        p,
+        {name: list(rows[name]) for name in (*FIXED, *((SEED,) if SEED in rows else ()))},
+        options,
+        label,
     )
+    return _built(raw, label, "")
 
 
 def predictions_from_arrays(
@@ -226,25 +248,42 @@ def predictions_from_arrays(
 
     gold holds option names. Raises InputError as read_predictions does.
     """
-    matrix = _floats(p, path or label)
-    lengths = {"row_ids": len(row_ids), "view": len(view), "unit": len(unit), "gold": len(gold)}
-    shape = (len(row_ids), len(options))
+    fields = {"row_id": list(row_ids), "view": list(view), "unit": list(unit), "gold": list(gold)}
+    return _build(_raw(p, fields, options, path or label), label, path)
+
+
+def _raw(p: ArrayLike, fields: Mapping[str, list[Any]], options: Sequence[str], subject: str) -> RawTable:
+    matrix = _floats(p, subject)
+    lengths = {name: len(values) for name, values in fields.items()}
+    shape = (len(fields["row_id"]), len(options))
     if matrix.shape != shape or len(set(lengths.values())) > 1:
         raise InputError(
-            path or label,
+            subject,
             f"p of shape {matrix.shape} with {len(options)} options and lengths {lengths}",
-            "p of shape (rows, options) and one row_id, view, unit and gold a row",
+            f"p of shape (rows, options) and one {', '.join(list(fields)[:-1])} and {list(fields)[-1]} a row",
             "check the arrays",
         )
-    raw = RawTable(
-        row_ids=list(row_ids),
-        view=list(view),
-        unit=list(unit),
-        gold=list(gold),
+    return RawTable(
+        row_ids=fields["row_id"],
+        view=fields["view"],
+        unit=fields["unit"],
+        gold=fields["gold"],
         options=list(options),
         p=matrix,
+        seeds=fields.get(SEED),
     )
-    return _build(raw, label, path)
+
+
+def _only(tables: Sequence[Predictions], subject: str) -> Predictions:
+    """The table of a source that has to hold one model. Raises InputError."""
+    if len(tables) > 1:
+        raise InputError(
+            subject,
+            f"{len(tables)} training seeds in column '{SEED}'",
+            "one model",
+            "leave the rows of one seed, or give it where seeds of a method are taken",
+        )
+    return tables[0]
 
 
 def _floats(values: Any, subject: str, what: str = "probabilities") -> Floats:
@@ -325,6 +364,45 @@ def _same_names(
         if like
         else f"score every model on the same {'options' if kind == 'option' else 'rows'}",
     )
+
+
+def _built(raw: RawTable, label: str, path: str) -> list[Predictions]:
+    """One table for each training seed, each validated for itself."""
+    if raw.seeds is None:
+        return [_build(raw, label, path)]
+    subject = path or label
+    seeds = texts(raw.seeds, SEED, subject)
+    if "" in seeds:
+        raise InputError(
+            subject,
+            f"no {SEED} on {seeds.count('')} row(s), the first is number {seeds.index('') + 1}",
+            f"a {SEED} in every row, or no such column",
+            "fill it in, or remove the column",
+        )
+    names = sorted(set(seeds))
+    if len(names) == 1:
+        return [_build(raw, label, path)]
+    rows = texts(raw.row_ids, "row_id", subject)
+    if len(set(rows)) == len(rows):
+        raise InputError(
+            subject,
+            f"{len(names)} values in column '{SEED}' and no row_id that recurs",
+            "every row once for each training seed",
+            "add the rows of the other seeds, or rename the column where it is no training seed",
+        )
+    found = []
+    for name in names:
+        here = [place for place, seed in enumerate(seeds) if seed == name]
+        part = RawTable(
+            row_ids=[rows[place] for place in here],
+            view=[raw.view[place] for place in here],
+            unit=[raw.unit[place] for place in here],
+            gold=[raw.gold[place] for place in here],
+            options=raw.options,
+            p=np.asarray(raw.p)[here],
+        )
+        found.append(_build(part, f"{label} (seed {name})", f"{path} (seed {name})" if path else ""))
+    return found
 
 
 def _build(raw: RawTable, label: str, path: str) -> Predictions:

@@ -113,10 +113,13 @@ def read_jsonl(subject: str, data: bytes, *, example: str = "") -> Table:
     return Table(subject, columns, len(records), lambda row: f"line {lines[row]}")
 
 
-def regular_rows(data: bytes, texts: tuple[str, ...], nested: str) -> Table | None:
+def regular_rows(
+    data: bytes, texts: tuple[str, ...], nested: str, optional: tuple[str, ...] = ()
+) -> Table | None:
     """Arrow's reader, for lines that all have the fields `texts` as text and one object of numbers.
 
-    nested: the object's name; its members become columns named `nested:<member>`. None where a line is in any
+    nested: the object's name; its members become columns named `nested:<member>`. optional: fields that are
+    text or whole numbers in every line where they are in the first. None where a line is in any
     way otherwise, or odd: that is no verdict, the reader by lines then says what is wrong, if anything is.
     """
     import pyarrow as pa
@@ -127,9 +130,11 @@ def regular_rows(data: bytes, texts: tuple[str, ...], nested: str) -> Table | No
         data.decode()  # Arrow takes bytes that are no UTF-8 for text
         first = json.loads(data[: data.index(b"\n") if b"\n" in data else len(data)])
         members = list(first[nested])
+        more = {name: _KINDS[type(first[name])] for name in optional if name in first}
         schema = pa.schema(
             [
                 *(pa.field(name, pa.string()) for name in texts),
+                *(pa.field(name, getattr(pa, kind)()) for name, kind in more.items()),
                 pa.field(nested, pa.struct([(name, pa.float64()) for name in members])),
             ]
         )
@@ -143,12 +148,17 @@ def regular_rows(data: bytes, texts: tuple[str, ...], nested: str) -> Table | No
     struct = table.column(nested).combine_chunks()
     names = [struct.type.field(place).name for place in range(struct.type.num_fields)]
     columns = struct.flatten()
-    fixed = [table.column(name) for name in texts]
+    named = (*texts, *more)
+    fixed = [table.column(name) for name in named]
     if not members or names != members or any(item.null_count for item in (struct, *columns, *fixed)):
         return None
-    found = dict(zip(texts, map(Column, fixed), strict=True))
+    found = dict(zip(named, map(Column, fixed), strict=True))
     found |= {f"{nested}:{name}": Column(column) for name, column in zip(names, columns, strict=True)}
     return Table("", found, table.num_rows, lambda row: f"row {row + 1}")
+
+
+_KINDS: dict[type, str] = {str: "string", int: "int64"}
+"""Arrow's types of optional fields."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

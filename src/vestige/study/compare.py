@@ -17,9 +17,9 @@ from vestige.decision.prediction_files import refuse_top_k
 from vestige.decision.predictions import (
     Predictions,
     align,
-    predictions_from,
-    predictions_from_arrays,
-    read_predictions,
+    read_seeds,
+    seeds_from,
+    seeds_from_arrays,
 )
 from vestige.errors import InputError, first_five, shown
 from vestige.limits import MOST_DRAWS
@@ -66,15 +66,16 @@ def compare(
 
     full, unlearned, oracle: one or several tables each: a path (JSONL, CSV, Parquet, .npz), a data frame or a
     mapping of arrays with row_id, view, unit, gold and `p:<option>`, or (N, C) arrays that share `rows` (a
-    frame or mapping with row_id, view, unit, gold) and `options` (C,). All full models and oracles enter the
-    verdict alike; the published rule compares one pair of them. unlearned may map labels to tables, or to
-    several tables: training seeds of one method. forget: the deleted options, none where rows and not options
-    were deleted. margins: what the verdict counts as small, set before looking, as a record or as
-    names with values, for example {"memory": 0.05}. unit: what a unit is; default
-    "class" where units are the gold options, else "unit". condition: what the intervals are conditional on,
-    for example "training seed 17". filtered: judge a table although it is a full model's own with the columns
-    of some options multiplied, which is refused otherwise: no model was changed. Raises InputError in one
-    line for everything that is wrong with the tables.
+    frame or mapping with row_id, view, unit, gold) and `options` (C,). With a column `seed` a table stands
+    for several training seeds, every row once for each. All full models and oracles enter the verdict alike;
+    the published rule compares one pair of them. unlearned may map labels to tables, or to several tables:
+    training seeds of one method. forget: the deleted options, none where rows and not options were deleted.
+    margins: what the verdict counts as small, set before looking, as a record or as names with values, for
+    example {"memory": 0.05}. unit: what a unit is; default "class" where units are the gold options, else
+    "unit". condition: what the published rule's intervals are conditional on, for example "training seed
+    17". filtered: judge a table although it is a full model's own with the columns of some options
+    multiplied, which is refused otherwise: no model was changed. Raises InputError in one line for
+    everything that is wrong with the tables.
 
     Example: `vestige.compare(full="full.csv", unlearned="npo.csv", oracle="oracle.csv", forget=["refund"])`
     """
@@ -194,13 +195,13 @@ def load_tables(
     flat = [table for _, _, seeds in named for table in seeds]
     labels = [label for _, label, seeds in named for _ in seeds]
 
-    def read(table: Table, label: str) -> Predictions:
-        return _table(table, label, rows, options)
+    def read(table: Table, label: str) -> list[Predictions]:
+        return _tables(table, label, rows, options)
 
     # The file readers release the interpreter's lock; the first error in the order given is the one raised.
     with ThreadPoolExecutor(max_workers=4) as pool:
-        tables = iter(list(pool.map(read, flat, labels)))
-    found = [(role, label, [next(tables) for _ in seeds]) for role, label, seeds in named]
+        read_in = iter(list(pool.map(read, flat, labels)))
+    found = [(role, label, [table for _ in seeds for table in next(read_in)]) for role, label, seeds in named]
     return Tables(
         full=[table for role, _, seeds in found if role == "full" for table in seeds],
         unlearned={label: seeds for role, label, seeds in found if role == "unlearned"},
@@ -272,11 +273,12 @@ def _numbered(labels: Sequence[str]) -> list[str]:
     return found
 
 
-def _table(table: Table, label: str, rows: Any, options: Sequence[str] | None) -> Predictions:
+def _tables(table: Table, label: str, rows: Any, options: Sequence[str] | None) -> list[Predictions]:
+    """The tables that one of them stands for: more than one where it has a column of training seeds."""
     if isinstance(table, Predictions):
-        return replace(table, label=label)
+        return [replace(table, label=label)]
     if isinstance(table, (str, Path)):
-        return read_predictions(table, label)
+        return read_seeds(table, label)
     if isinstance(table, np.ndarray):
         if rows is None or options is None:
             raise InputError(
@@ -288,13 +290,5 @@ def _table(table: Table, label: str, rows: Any, options: Sequence[str] | None) -
         missing = [field for field in ("row_id", "view", "unit", "gold") if field not in rows]
         if missing:
             raise InputError("rows", f"no {first_five(missing)}", "row_id, view, unit and gold", "add it")
-        return predictions_from_arrays(
-            table,
-            row_ids=list(rows["row_id"]),
-            view=list(rows["view"]),
-            unit=list(rows["unit"]),
-            gold=list(rows["gold"]),
-            options=options,
-            label=label,
-        )
-    return predictions_from(table, label=label)
+        return seeds_from_arrays(table, rows=rows, options=options, label=label)
+    return seeds_from(table, label=label)

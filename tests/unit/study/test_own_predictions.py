@@ -13,7 +13,7 @@ from tests import tables
 
 import vestige
 from vestige.contracts import Assessment
-from vestige.decision.predictions import Predictions, predictions_from_arrays
+from vestige.decision.predictions import Predictions, predictions_from_arrays, read_predictions
 from vestige.errors import InputError
 from vestige.study.compare import load_tables
 
@@ -171,6 +171,55 @@ def test_rescaled_rows_are_said() -> None:
         label="full",
     )
     assert any("off by up to 0.0005, in 'full'" in caveat for caveat in verdict(full=off).caveats)
+
+
+def seeded(kind: str, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """The columns of several training seeds in one table, shuffled together."""
+    parts = [tables.shuffled(tables.table(kind, seed), np.random.default_rng(seed)) for seed in seeds]
+    names = list(parts[0])
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in names}
+    joined["seed"] = np.repeat([f"0{seed}" for seed in seeds], len(parts[0]["row_id"]))
+    order = np.random.default_rng(9).permutation(len(joined["seed"]))
+    return {name: values[order] for name, values in joined.items()}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet", "npz", ""])
+def test_a_column_of_seeds_is_a_model_of_several_training_seeds(suffix: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"unlearned": seeded("unlearned", (2, 3, 4)), "oracle": seeded("oracle", (3, 5))}
+    if suffix:
+        given = {
+            role: tables.write(columns, tmp_path / f"{role}.{suffix}") for role, columns in given.items()
+        }
+    found = verdict(**given)
+    apart = verdict(
+        unlearned={"unlearned": [tables.table("unlearned", seed) for seed in (4, 2, 3)]},
+        oracle=[tables.table("oracle", seed) for seed in (5, 3)],
+    )
+    model = found.model_named("unlearned")
+    assert model.seeds == 3
+    assert model.evidence == apart.model_named("unlearned").evidence
+    assert model.sentence == apart.model_named("unlearned").sentence
+    assert [s.label for s in found.sources if s.role == "oracle"] in (
+        ["oracle (seed 03)", "oracle (seed 05)"],
+        ["oracle (seed 05)", "oracle (seed 03)"],
+    )
+
+
+def test_a_column_of_seeds_that_is_none_is_refused(tmp_path: Path) -> None:
+    columns = seeded("unlearned", (2, 3))
+    with pytest.raises(InputError, match="2 training seeds in column 'seed'; needed one model"):
+        read_predictions(tables.write(columns, tmp_path / "two.csv"))
+    alone = {name: values[columns["seed"] == "02"] for name, values in columns.items()}
+    assert len(read_predictions(tables.write(alone, tmp_path / "one.csv"))) == len(MODELS["full"])
+    for change, message in (
+        ({"seed": np.where(columns["seed"] == "02", "", "03")}, r"no seed on 58 row\(s\)"),
+        ({"row_id": np.array([f"r{place}" for place in range(116)])}, "no row_id that recurs"),
+    ):
+        with pytest.raises(InputError, match=message):
+            verdict(unlearned={**columns, **change})
+    short = {name: values[:-1] for name, values in columns.items()}
+    with pytest.raises(InputError, match=r"unlearned \(seed 0[23]\): found 1 row"):
+        verdict(unlearned=short)
 
 
 def test_margins_are_stated_before_looking() -> None:
