@@ -118,6 +118,22 @@ def test_the_word_is_true(found: dict[str, ModelAssessment], label: str) -> None
     assert f"“{label}”" in model.sentence
 
 
+def test_a_gain_too_small_to_count_is_not_closer() -> None:
+    """With 40 rows no power is left, but that a tenth of the way was not gone can be shown all the same."""
+    few = np.concatenate([np.flatnonzero(view == VIEW)[:40] for view in ("F", "G")])
+    few = np.concatenate([few, np.flatnonzero(VIEW == "R")])
+    rows = {name: [column[place] for place in few] for name, column in ROWS.items()}
+    fulls, oracles = ([table[few] for table in group] for group in (FULLS, ORACLES[:3]))
+    model = judged({"unchanged": FULLS[0][few]}, full=fulls, oracle=oracles, rows=rows)["unchanged"]
+    assert model.verdict == "not closer"
+    assert "would count" in model.sentence
+    assert model.evidence is not None
+    view = model.evidence.view("G")
+    assert isinstance(view.least_gain, float)
+    assert isinstance(view.displacement.value, float)
+    assert view.least_gain > 0.1 * view.displacement.value
+
+
 def test_memory_is_the_share_of_the_full_model_that_is_left(found: dict[str, ModelAssessment]) -> None:
     for view in ("F", "G"):
         assert memory(found["retrained"], view) == pytest.approx(0.0, abs=0.03)

@@ -249,7 +249,13 @@ def _word(evidence: Mapping[str, Any], p: Any) -> str:
         and view["least_gain"] <= evidence["margins"]["gain"] * view["displacement"]["value"]
         for view in evidence["views"]
     )
-    return "not closer" if evidence["away"] or shown else "undetermined"
+    excluded = any(
+        view["visible"] is not False
+        and view["gain"]["upper"] != UNDEFINED
+        and view["gain"]["upper"] < evidence["margins"]["gain"] * view["displacement"]["value"]
+        for view in evidence["views"]
+    )
+    return "not closer" if evidence["away"] or shown or excluded else "undetermined"
 
 
 def _last(value: Any) -> float:

@@ -34,7 +34,16 @@ from vestige.verdict.evidence import (
 from vestige.verdict.quantities import Indices, Models
 from vestige.verdict.words import words_of
 
-__all__ = ["GAIN_LEVEL", "both_views_p", "gather", "judge_model", "say", "with_levels", "with_probes"]
+__all__ = [
+    "GAIN_LEVEL",
+    "both_views_p",
+    "excluded",
+    "gather",
+    "judge_model",
+    "say",
+    "with_levels",
+    "with_probes",
+]
 
 GAIN_LEVEL = 0.025
 """A gain is confirmed where its one-sided p, corrected within the family, is at most this."""
@@ -245,7 +254,7 @@ def judge_model(evidence: Evidence, *, gain_p: float | Undefined | None = None) 
     p = both_views_p(evidence) if gain_p is None else gain_p
     if not isinstance(p, Undefined) and p <= GAIN_LEVEL and not evidence.away:
         return "closer", evidence
-    if evidence.away or _would_have_shown(evidence):
+    if evidence.away or excluded(evidence) or _would_have_shown(evidence):
         return "not closer", evidence
     return "undetermined", evidence.model_copy(update={"missing": _missing(evidence, p)})
 
@@ -258,6 +267,21 @@ def both_views_p(evidence: Evidence) -> float | Undefined:
     values = [view.gain_p for view in asked]
     undefined = next((value for value in values if isinstance(value, Undefined)), None)
     return undefined or max(value for value in values if not isinstance(value, Undefined))
+
+
+def excluded(evidence: Evidence) -> tuple[View, ...]:
+    """Views on which a gain of the stated share of the displacement is shown not to be there.
+
+    Being closer takes a gain on every view, so one such view is enough for `not closer`.
+    """
+    found = []
+    for view in evidence.views:
+        size, most = view.displacement.value, view.gain.upper
+        if isinstance(size, Undefined) or isinstance(most, Undefined) or view.visible is False:
+            continue
+        if most < evidence.margins.gain * size:
+            found.append(view.view)
+    return tuple(found)
 
 
 def _would_have_shown(evidence: Evidence) -> bool:

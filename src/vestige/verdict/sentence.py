@@ -17,6 +17,7 @@ from vestige.contracts import (
 )
 from vestige.phrases import counted, listed, number_word, plain, short, way_words
 from vestige.verdict.evidence import LEAST_ORACLES
+from vestige.verdict.rule import excluded
 from vestige.verdict.words import words_of
 
 __all__ = ["admits", "retained_sentences", "sentence"]
@@ -166,6 +167,15 @@ def _not_closer(evidence: Evidence, name: str, about: str) -> list[str]:
     if evidence.away:
         first += f": it moved away from it on {_everywhere(evidence, evidence.away)}."
         found = [first, _further(evidence)]
+    elif small := excluded(evidence):
+        most = _each(
+            evidence,
+            lambda view: _share_of_way(view.gain.upper, view) if view.view in small else "",
+        )
+        found = [
+            f"{first}: its gain is at most {most}, as a share of the way (upper bound), where "
+            f"{_percent(evidence.margins.gain)} would count."
+        ]
     else:
         least = _each(
             evidence, lambda view: "" if isinstance(view.least_gain, Undefined) else _number(view.least_gain)
@@ -177,6 +187,14 @@ def _not_closer(evidence: Evidence, name: str, about: str) -> list[str]:
             f"shown{on}."
         ]
     return [*found, *_one_sided(evidence), *_remaining(evidence, about), *retained_sentences(evidence)]
+
+
+def _share_of_way(gain: float | Undefined, view: ViewEvidence) -> str:
+    """A gain as a share of the displacement, at least 0."""
+    size = view.displacement.value
+    if isinstance(gain, Undefined) or isinstance(size, Undefined) or size <= 0:
+        return ""
+    return _percent(max(gain, 0.0) / size)
 
 
 def _damaged(evidence: Evidence, name: str, about: str) -> list[str]:
