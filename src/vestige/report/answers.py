@@ -314,7 +314,10 @@ def _rest(first: Evidence, tested: Tested) -> Iterator[Row]:
         "its change in points",
         tested,
         lambda _, found: bounded_cell(
-            found.retained.change, "points", f"{found.margins.accuracy * 100:.3g} fewer allowed"
+            found.retained.change,
+            "points",
+            f"{found.margins.accuracy * 100:.3g} fewer allowed",
+            *_judged_by(found.retained.change, "points"),
         ),
         oracle=_number(kept.retraining, "points"),
     )
@@ -344,7 +347,16 @@ def _calibration(_: ModelAssessment, found: Evidence) -> Cell:
     if found.retained.calibration is None:
         return Cell(text=EMPTY)
     change = found.retained.calibration.change
-    return bounded_cell(change, "signed", f"{found.margins.calibration:.3g} more allowed")
+    allowed = f"{found.margins.calibration:.3g} more allowed"
+    return bounded_cell(change, "signed", allowed, *_judged_by(change, "signed"))
+
+
+def _judged_by(change: Bounded, style: Style) -> tuple[str, ...]:
+    """The bounds that harm is judged by, where they differ from those over rows."""
+    if isinstance(change.lower, Undefined) or isinstance(change.upper, Undefined):
+        return ()
+    text = f"[{styled(change.lower, style)}, {styled(change.upper, style)}]"
+    return () if text == interval_text(change.these_models, style) else (f"judged by {text}",)
 
 
 def _conditions(first: Evidence, tested: Tested) -> Iterator[Row]:
@@ -390,6 +402,7 @@ def _notes(tested: Tested) -> Iterator[str]:
     yield "P(right answer): mean probability of it"
     yield "memory: the share left of what tells the full model from retraining"
     yield "beyond retraining’s own: distance less what two retrainings differ by"
+    yield "judged by: rows, and training seeds of every role that has more than one"
     bounds = [bounded for _, found in tested for _, _, bounded in found.quantities()]
     for what, intervals in (
         ("rows", [bounded.these_models for bounded in bounds]),

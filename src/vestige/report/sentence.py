@@ -36,7 +36,7 @@ from vestige.report.words import (
 )
 from vestige.statistics.decision_rules import MARGIN, TOLERANCE
 
-__all__ = ["MADE_BEFORE", "Told", "sentence", "stage_words", "told"]
+__all__ = ["MADE_BEFORE", "Told", "parted", "sentence", "stage_words", "told"]
 
 MADE_BEFORE = "judged by the published rule; made before verdicts existed"
 """What stands in place of a verdict in older records."""
@@ -101,13 +101,13 @@ def told(assessment: Assessment, label: str, recovery: RecoveryRecord | None = N
                 "given."
             )
         return Told(answer=before, rest=published, limits=limits)
-    answer, rest = _parted(plain(model.sentence))
+    answer, rest = parted(plain(model.sentence))
     if not assessment.has_oracle:
         return Told(answer=answer, rest=f"{rest} {published}".strip(), limits=limits)
     return Told(answer=answer, rest=rest, limits=limits, published=published)
 
 
-def _parted(text: str) -> tuple[str, str]:
+def parted(text: str) -> tuple[str, str]:
     """The first sentence and the others. A label in it may have full stops of its own."""
     end = re.compile(r"(?<=[.])\s+(?=[A-Z“])").search(text, text.rfind("”") + 1)
     return (text, "") if end is None else (text[: end.start()], text[end.end() :])

@@ -10,20 +10,26 @@ from typing import TypeVar
 from vestige.contracts import Interval, Record, SeedEstimate, Undefined
 from vestige.files import read_record
 from vestige.metrics import SEED_METRICS
-from vestige.report.sections import Block, Bullets, Data, Fold, Prose, Section
+from vestige.report.answers import bounded_cell, verdict_chip
+from vestige.report.sections import Answers, Block, Bullets, Data, Fold, Prose, Section
+from vestige.report.sentence import parted
 from vestige.report.tables import EMPTY, Cell, Column, Row, Table
-from vestige.report.words import count, counted, interval_text, listed, plain, styled
+from vestige.report.words import Style, count, counted, interval_text, listed, plain, styled
 from vestige.study.store import SWEEP, run_folders
 from vestige.study.summary_records import (
     MethodReplication,
     MethodSeeds,
+    MethodVerdict,
     ReplicatedView,
     ReplicationSummary,
     SeedSummary,
+    VerdictSummary,
 )
 
 __all__ = ["together_lines", "together_sections"]
 
+_OPEN = 6
+"""More verdicts than this are folded."""
 _REMEDY = "run the study again: finished parts are kept and summarised anew"
 _EARLIER = "not computed: a run of an earlier version"
 Made = TypeVar("Made", bound=Record)
@@ -36,13 +42,14 @@ class _Run:
     arm: str
     replication: ReplicationSummary | None
     seeds: SeedSummary | None
+    verdicts: VerdictSummary | None
 
 
 def together_sections(folder: Path) -> tuple[Section, ...]:
     """The section on seeds and bundles, or none where a folder holds no summaries. Raises InputError."""
     blocks: list[Block] = []
     for run in _runs(folder):
-        own = [*_replicated(run), *_metrics(run)]
+        own = [*_judged(run), *_replicated(run), *_metrics(run)]
         if own and run.arm:
             blocks.append(Fold(f"Arm {run.arm}", own, open=True))
         else:
@@ -58,8 +65,14 @@ def together_sections(folder: Path) -> tuple[Section, ...]:
 
 
 def together_lines(folder: Path) -> Iterator[str]:
-    """A line a method with what its seeds and bundles say together, where there are several."""
+    """Lines: the verdict on each method from all its seeds, then what seeds and bundles say together."""
     for run in _runs(folder):
+        for item in run.verdicts.methods if run.verdicts else ():
+            where = f"Arm {run.arm}: " if run.arm else ""
+            yield (
+                f"{where}{plain(item.label)} on bundle {item.bundle}, {_training_seeds(item)}: "
+                f"{item.evidence.headline(item.verdict)}. {plain(item.sentence)}"
+            )
         for method in _several(run):
             where = f"Arm {run.arm}: " if run.arm else ""
             gains = ", ".join(
@@ -80,11 +93,65 @@ def _runs(folder: Path) -> Iterator[_Run]:
             arm,
             _found(path / "summaries" / "replication.json", ReplicationSummary),
             _found(path / "summaries" / "seeds.json", SeedSummary),
+            _found(path / "summaries" / "verdicts.json", VerdictSummary),
         )
 
 
 def _found(path: Path, kind: type[Made]) -> Made | None:
     return read_record(path, kind, _REMEDY) if path.is_file() else None
+
+
+def _training_seeds(item: MethodVerdict) -> str:
+    return f"training seeds {listed([str(seed) for seed in item.seeds])}"
+
+
+def _judged(run: _Run) -> Iterator[Block]:
+    """The verdict on each method from all its training seeds of a bundle."""
+    methods = run.verdicts.methods if run.verdicts else ()
+    if not methods:
+        return
+    yield Prose(
+        "Verdicts on methods: all training seeds of a bundle together, so that intervals are about other "
+        "trainings, too. The verdicts on single models stand under each request."
+    )
+    for item in methods:
+        answer, rest = parted(plain(item.sentence))
+        yield Answers(
+            label=item.label,
+            tag=f"bundle {item.bundle}, {_training_seeds(item)}{', control' if item.control else ''}",
+            chips=(verdict_chip(item.evidence.headline(item.verdict)),),
+            answers=(("Verdict", answer), ("Rests on", rest)),
+            folded=len(methods) > _OPEN,
+        )
+    yield Data(_judged_table(methods))
+
+
+def _judged_table(methods: Sequence[MethodVerdict]) -> Table:
+    """Levels, memory, distance and harm of each method, with both kinds of interval."""
+    rows = []
+    for item in methods:
+        sides = {view.view: view for view in item.evidence.views}
+        cells = []
+        for of in ("memory", "distance"):
+            style: Style = "percent" if of == "memory" else "number"
+            for view in ("F", "G"):
+                side = sides.get(view)
+                cells.append(Cell(text=EMPTY) if side is None else bounded_cell(getattr(side, of), style))
+        cells.append(bounded_cell(item.evidence.retained.change, "points"))
+        rows.append(Row(label=item.label, tag=f"bundle {item.bundle}", cells=tuple(cells)))
+    return Table(
+        key="method-verdicts",
+        caption="What the verdicts on methods rest on",
+        head="method",
+        columns=(
+            *(Column(key=f"memory-{view}", title="memory left", view=view) for view in ("F", "G")),
+            *(Column(key=f"distance-{view}", title="distance left", view=view) for view in ("F", "G")),
+            Column(key="accuracy", title="retained accuracy", detail="change in points"),
+        ),
+        rows=tuple(rows),
+        notes=("rows: these models, other rows like these", "trainings: other trainings, too"),
+        notes_are="95 % intervals",
+    )
 
 
 def _several(run: _Run) -> Sequence[MethodReplication]:

@@ -36,7 +36,7 @@ from vestige.statistics.multiplicity import holm
 from vestige.study.caveats import caveats
 from vestige.study.judge import DELETED_VIEWS, NO_ORACLE, VIEWS, WITHIN_NOISE, estimated, is_feasible, judge
 from vestige.study.measure import BOTH_VIEWS, Measured, ModelRows, Role, ViewRows, measure_both, measure_view
-from vestige.study.verdicts import TEMPERATURES, Group, add_verdicts
+from vestige.study.verdicts import TEMPERATURES, Group, verdicts_of, with_verdicts
 
 __all__ = ["NO_ORACLE", "WITHIN_NOISE", "AssessSettings", "assess", "is_feasible"]
 
@@ -122,8 +122,7 @@ def assess(
         )
         for place, (label, role, seeds) in enumerate(models)
     ]
-    judged = add_verdicts(
-        judged,
+    found = verdicts_of(
         Group(fulls, oracles, tested),
         forgotten=forgotten,
         family=family,
@@ -134,6 +133,7 @@ def assess(
         probes=probes or {},
         temperatures=TEMPERATURES if "temperature" in settings.probes else (),
     )
+    judged = with_verdicts(judged, found)
     assessment = Assessment(
         name=name,
         stage=stage,

@@ -11,6 +11,7 @@ from vestige.errors import InputError, one_line
 from vestige.study import (
     audit_candidates,
     audit_files,
+    audit_methods,
     audit_recovery,
     audit_recovery_values,
     audit_requests,
@@ -102,6 +103,11 @@ CHECKS: tuple[tuple[str, str, Callable[[Folder], Finding]], ...] = (
         audit_results.decisions,
     ),
     ("verdicts", "evidence, bounds and words of verdicts are recomputed", audit_results.verdicts),
+    (
+        "method-verdicts",
+        "verdicts on methods from all their training seeds are recomputed",
+        audit_methods.method_verdicts,
+    ),
     (
         "replication",
         "nested and pooled gains, leave-one-out, differences and the replication rule are recomputed",

@@ -227,8 +227,8 @@ def _power(assessment: Assessment) -> Iterator[str]:
         known += [f"{max(sizes):.3f} on {view}"] if sizes else []
     if known:
         yield (
-            f"A true gain below {' and '.join(known)} could not have been told from none with these rows and "
-            "models (80 % power for both kinds of row together)."
+            f"A true gain below {' and '.join(known)} could not have been told from none, for each of "
+            "these models and with these rows (80 % power for both kinds of row together)."
         )
 
 

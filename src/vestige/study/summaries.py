@@ -3,6 +3,7 @@
 DIR/summaries/replication.json   gains over seeds x bundles, leave-one-out, paired differences
 DIR/summaries/pooled.json        units pooled over bundles
 DIR/summaries/seeds.json         metrics that need several seeds or views
+DIR/summaries/verdicts.json      verdicts on methods from all their training seeds of a bundle
 """
 
 from __future__ import annotations
@@ -44,12 +45,14 @@ from vestige.statistics.terms import difference, mean_of, value_of
 from vestige.study.cells import Node, Setting
 from vestige.study.evaluate import Cell
 from vestige.study.judge import is_feasible
+from vestige.study.method_verdicts import method_verdicts
 from vestige.study.store import Store, canonical
 from vestige.study.summary_records import (
     CellGain,
     MethodPooled,
     MethodReplication,
     MethodSeeds,
+    MethodVerdict,
     PairedDifference,
     PooledSummary,
     PooledView,
@@ -57,15 +60,19 @@ from vestige.study.summary_records import (
     ReplicationSummary,
     SeedSummary,
     Summary,
+    VerdictSummary,
 )
 from vestige.study.work import load_node_predictions
 
-__all__ = ["POOLED", "REPLICATION", "SEEDS", "summarise"]
+__all__ = ["POOLED", "REPLICATION", "SEEDS", "VERDICTS", "summarise"]
 
-REPLICATION, POOLED, SEEDS = (f"summaries/{name}.json" for name in ("replication", "pooled", "seeds"))
+REPLICATION, POOLED, SEEDS, VERDICTS = (
+    f"summaries/{name}.json" for name in ("replication", "pooled", "seeds", "verdicts")
+)
+WRITTEN = (REPLICATION, POOLED, SEEDS, VERDICTS)
 VIEWS: tuple[View, ...] = ("F", "G", "R")
 DELETED: tuple[View, ...] = ("F", "G")
-RULES = 2
+RULES = 3
 """Raised when a summary says more, or otherwise, of the same inputs: finished folders then summarise anew."""
 CONTROL = Undefined(undefined="a control: its gains are shown and not judged")
 OTHER_ROWS = "other rows: no paired interval"
@@ -115,19 +122,30 @@ def summarise(
     whole = [cell for cell in cells if cell.offer.options is None]
     models = _models(whole, assessments)
     if not models:
-        for name in (REPLICATION, POOLED, SEEDS):
+        for name in WRITTEN:
             store.drop(name)
         return
     inputs = _inputs(store, whole, assessments, setting.plan.draws)
-    if all(_made_from(store, name, inputs) for name in (REPLICATION, POOLED, SEEDS)):
+    if all(_made_from(store, name, inputs) for name in WRITTEN):
         return
     gains: dict[Key, Gains] = {}
     seeds: list[MethodSeeds] = []
+    verdicts: list[MethodVerdict] = []
     for bundle in sorted({cell.bundle for cell in whole}):
         group = [cell for cell in whole if cell.bundle == bundle]
         tables = _tables(store, group)
         gains |= _gains(group, tables)
         seeds += _seed_metrics(group, tables, models)
+        verdicts += method_verdicts(
+            group,
+            tables,
+            models,
+            assessments,
+            store,
+            draws=setting.plan.draws,
+            margins=setting.plan.margins,
+            temperature="temperature" in setting.plan.probes,
+        )
     frame = Frame(inputs, setting.plan.draws, _condition(whole))
     common = dataclasses.asdict(frame)
     written: dict[str, Summary] = {
@@ -140,6 +158,7 @@ def summarise(
             **common, methods=tuple(_pooled(model, gains, frame) for model in models.values())
         ),
         SEEDS: SeedSummary(**common, methods=tuple(seeds)),
+        VERDICTS: VerdictSummary(**common, methods=tuple(verdicts)),
     }
     for name, summary in written.items():
         store.write(name, (summary.to_json() + "\n").encode())

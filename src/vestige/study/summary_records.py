@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from vestige.contracts import Estimate, Interval, Record, SeedEstimate, Undefined, View
+from vestige.contracts import Estimate, Evidence, Interval, Record, SeedEstimate, Undefined, Verdict, View
 from vestige.statistics.decision_rules import Replication
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "MethodPooled",
     "MethodReplication",
     "MethodSeeds",
+    "MethodVerdict",
     "PairedDifference",
     "PooledSummary",
     "PooledView",
@@ -21,6 +22,7 @@ __all__ = [
     "ReplicationSummary",
     "SeedSummary",
     "Summary",
+    "VerdictSummary",
 ]
 
 
@@ -138,6 +140,27 @@ class MethodSeeds(Record):
     control: bool
     bundle: str
     metrics: dict[str, SeedEstimate] = Field(default_factory=dict)
+
+
+class MethodVerdict(Record):
+    """The verdict on a method from all its training seeds of one bundle. seeds: those, two at least."""
+
+    label: str
+    method: str
+    control: bool
+    bundle: str
+    seeds: tuple[int, ...]
+    verdict: Verdict
+    evidence: Evidence
+    verdict_p: float | Undefined
+    sentence: str
+
+
+class VerdictSummary(Summary):
+    """`summaries/verdicts.json`: no methods where each bundle was evaluated at one training seed."""
+
+    format: Literal["vestige-method-verdicts-1"] = "vestige-method-verdicts-1"
+    methods: tuple[MethodVerdict, ...]
 
 
 class SeedSummary(Summary):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vestige.contracts import Evidence, Margins, ModelAssessment, View, ViewCount
+from vestige.contracts import Evidence, Margins, ModelAssessment, Undefined, Verdict, View, ViewCount
 from vestige.decision.predictions import Predictions
 from vestige.metrics.accuracy import correct
 from vestige.verdict.evidence import Retained, Side
@@ -15,7 +15,7 @@ from vestige.verdict.quantities import at_temperature, view_table
 from vestige.verdict.rule import gather, say, with_levels, with_probes
 from vestige.verdict.sentence import sentence
 
-__all__ = ["TEMPERATURES", "Group", "add_verdicts"]
+__all__ = ["TEMPERATURES", "Group", "Judged", "verdicts_of", "with_verdicts"]
 
 TEMPERATURES = (0.5, 2.0, 5.0)
 """Softmax temperatures of the probe of that name."""
@@ -65,8 +65,17 @@ class Group:
         )
 
 
-def add_verdicts(
-    judged: Sequence[ModelAssessment],
+@dataclass(frozen=True)
+class Judged:
+    """A verdict on one model or method. p: one-sided, of no gain, corrected within the family."""
+
+    verdict: Verdict
+    evidence: Evidence
+    p: float | Undefined
+    sentence: str
+
+
+def verdicts_of(
     group: Group,
     *,
     forgotten: Sequence[str],
@@ -77,8 +86,8 @@ def add_verdicts(
     counts: Mapping[View, ViewCount],
     probes: Mapping[str, Group],
     temperatures: Sequence[float] = (),
-) -> list[ModelAssessment]:
-    """The models with word, evidence and sentence added to those under test.
+) -> dict[str, Judged]:
+    """Label -> verdict with evidence and sentence, of every model under test.
 
     family: labels whose p-values Holm corrects together. counts: rows and units of F and G. probes: name ->
     the same models asked in another way, on F and G. temperatures: further probes, made of the group's own
@@ -106,13 +115,24 @@ def add_verdicts(
         made = gather([sides[view] for view in DELETED_VIEWS], retained, places, margins, names)
         made = with_levels(made, gold, models, places)
         evidences[label] = with_probes(made, asked, places) if group.oracles else made
-    found = say(evidences, family)
+    return {
+        label: Judged(word, found, p, sentence(word, found, label=label, counts=counts, unit_kind=unit_kind))
+        for label, (word, found, p) in say(evidences, family).items()
+    }
+
+
+def with_verdicts(models: Sequence[ModelAssessment], found: Mapping[str, Judged]) -> list[ModelAssessment]:
+    """The models with word, evidence and sentence added to those under test."""
     done = []
-    for model in judged:
+    for model in models:
         if model.role == "unlearned":
-            word, evidence, p = found[model.label]
-            words = sentence(word, evidence, label=model.label, counts=counts, unit_kind=unit_kind)
-            update = {"verdict": word, "evidence": evidence, "verdict_p": p, "sentence": words}
+            own = found[model.label]
+            update = {
+                "verdict": own.verdict,
+                "evidence": own.evidence,
+                "verdict_p": own.p,
+                "sentence": own.sentence,
+            }
             model = model.model_copy(update=update)
         done.append(model)
     return done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from test_study_audit import edit, fails, reseal
 
 from vestige.statistics import Cell, CrossedMean
 from vestige.statistics.hierarchical import crossed_cells
-from vestige.study import audit_seeds, audit_summaries
+from vestige.study import audit_methods, audit_seeds, audit_summaries
 from vestige.study.audit import CHECKS, run_check
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.plan import Plan
@@ -214,6 +215,27 @@ def test_a_missing_or_unknown_metric_is_found(confirmed: Path) -> None:
 def test_a_value_from_too_few_seeds_fails(confirmed: Path) -> None:
     edit(confirmed, SEEDS, lambda v: metric(v, "klom").update(value=0.5))
     assert fails(confirmed, "seed-metrics")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda item: item.update(verdict="equivalent"),
+        lambda item: item.update(verdict_p=0.5),
+        lambda item: item.update(seeds=[17, 43]),
+        lambda item: item["evidence"]["views"][0]["memory"].update(value=0.0),
+        lambda item: item["evidence"]["views"][1]["gain"]["other_trainings"].update(low=0.0),
+        lambda item: item["evidence"]["retained"].update(harm="unharmed", harmed_by=["accuracy"]),
+        lambda item: item.update(bundle="03"),
+    ],
+)
+def test_a_wrong_verdict_on_a_method_is_found(confirmed: Path, change: Any) -> None:
+    path = confirmed / "summaries/verdicts.json"
+    stored: Any = json.loads(path.read_text())
+    assert audit_methods.method_verdicts(Folder(confirmed)).failed == []
+    change(stored["methods"][0])
+    path.write_text(json.dumps(stored))
+    assert audit_methods.method_verdicts(Folder(confirmed)).failed
 
 
 def test_missing_summaries_are_said(confirmed: Path) -> None:

@@ -14,10 +14,17 @@ import pytest
 from vestige.contracts import Undefined
 from vestige.decision.predictions import Predictions, read_predictions
 from vestige.metrics.oracle import js2
+from vestige.study.assess import AssessSettings, assess
 from vestige.study.plan import Plan
 from vestige.study.runner import Execution, run_study
-from vestige.study.summaries import CONTROL, POOLED, REPLICATION, SEEDS
-from vestige.study.summary_records import MethodReplication, PooledSummary, ReplicationSummary, SeedSummary
+from vestige.study.summaries import CONTROL, POOLED, REPLICATION, SEEDS, VERDICTS
+from vestige.study.summary_records import (
+    MethodReplication,
+    PooledSummary,
+    ReplicationSummary,
+    SeedSummary,
+    VerdictSummary,
+)
 
 VIEWS = ("F", "G")
 
@@ -29,7 +36,7 @@ def replication_of(root: Path) -> ReplicationSummary:
 def sources(root: Path, cell: str) -> dict[str, Predictions]:
     """Label -> probabilities that an assessment was made from."""
     stored = json.loads((root / f"assessments/{cell}.json").read_text())
-    return {item["label"]: read_predictions(root / item["path"]) for item in stored["sources"]}
+    return {item["label"]: read_predictions(root / item["path"], item["label"]) for item in stored["sources"]}
 
 
 def unit_gains(root: Path, cell: str, label: str, view: str) -> list[float]:
@@ -63,6 +70,39 @@ def test_replication_is_the_nested_mean_of_the_cells(confirmed_once: Path) -> No
             assert set(view.left_out) == {"seed 17", "seed 42", "bundle 01", "bundle 02"}
             assert view.interval.low <= view.estimate <= view.interval.high
             assert view.interval.condition == "training seeds 17, 42; bundles 01, 02"
+
+
+def test_the_verdict_on_a_method_is_that_on_its_seeds_together(confirmed_once: Path) -> None:
+    summary = VerdictSummary.model_validate_json((confirmed_once / VERDICTS).read_text())
+    assert [(item.label, item.bundle, item.seeds) for item in summary.methods] == [
+        (label, bundle, (17, 42))
+        for bundle in ("01", "02")
+        for label in ("SimNPO", "GradAscent", "Uniformization")
+    ]
+    cells = [sources(confirmed_once, f"01-s{seed}") for seed in (17, 42)]
+    record = json.loads((confirmed_once / "assessments/01-s17.json").read_text())
+    again = assess(
+        name="again",
+        fulls=[table for label, table in cells[0].items() if label.startswith("full")],
+        oracles=[table for label, table in cells[0].items() if label.startswith("oracle")],
+        unlearned={
+            label: [cell[label] for cell in cells] for label in ("SimNPO", "GradAscent", "Uniformization")
+        },
+        forgotten=record["forgotten"],
+        settings=AssessSettings(draws=record["draws"]),
+        condition="both seeds",
+        family=record["family"],
+    )
+    for item in summary.methods[:3]:
+        model = again.model_named(item.label)
+        assert (item.verdict, item.evidence, item.verdict_p) == (
+            model.verdict,
+            model.evidence,
+            model.verdict_p,
+        )
+        assert item.sentence == model.sentence
+        assert item.evidence.seeds["unlearned"] == 2
+        assert "One training run" not in item.sentence
 
 
 def decided(method: MethodReplication, interval: str) -> str:

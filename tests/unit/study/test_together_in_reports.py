@@ -41,7 +41,13 @@ def test_the_page_shows_crossed_intervals_beside_the_published_rule(
     assert f"{membership['value']:.3f}" in page
     assert f"[0.500, {membership['chance']['high']:.3f}]" in page
     assert "KLoM: undefined: KLoM needs at least 8 unlearned models" in page
+    verdicts = json.loads((confirmed_once / "summaries/verdicts.json").read_text("utf-8"))["methods"]
+    for item in verdicts:
+        assert item["sentence"] in page.replace(" Rests on ", " ")
     lines = list(together_lines(confirmed_once))
+    assert lines[0].startswith(f"SimNPO on bundle 01, training seeds 17 and 42: {verdicts[0]['verdict']}")
+    assert verdicts[0]["sentence"] in lines[0]
+    lines = lines[len(verdicts) :]
     assert len(lines) == len(stored["methods"])
     assert lines[0].startswith(
         f"SimNPO over 2 training seeds and 2 bundles: {stored['methods'][0]['crossed']};"
@@ -60,6 +66,7 @@ def test_summaries_of_an_earlier_version_are_read(confirmed_once: Path, tmp_path
     path.write_text(json.dumps(stored))
     assert run(["report", str(root), "--out", str(tmp_path)]) == 0
     assert "not computed: a run of an earlier version" in words(tmp_path / "report.html")
+    (root / "summaries/verdicts.json").unlink()
     assert "not computed: a run of an earlier version" in next(iter(together_lines(root)))
     path.write_text("{}")
     assert run(["report", str(root), "--out", str(tmp_path)]) == 2
@@ -85,4 +92,5 @@ def test_two_bundles_of_one_seed_are_no_replication(
         method["seeds"] = method["seeds"][:1]
         method["crossed"] = {"undefined": decision}
     path.write_text(json.dumps(stored))
-    assert f"over 1 training seed and 2 bundles: undefined: {decision};" in next(iter(together_lines(root)))
+    lines = "\n".join(together_lines(root))
+    assert f"over 1 training seed and 2 bundles: undefined: {decision};" in lines
