@@ -387,10 +387,10 @@ def verdict_record(
     """
     losses = {**dict.fromkeys(forget, 2.0), **(loss or {})}
     tested = [label for label in forget if label not in ("base", "oracle")]
-    rows = np.random.default_rng(0).normal(0, 0.02, 160)
+    rows = np.random.default_rng(0).normal(0, 0.02, 400)
 
     def outputs(label: str, seed: int) -> Any:
-        first = np.clip(forget[label] + rows + np.random.default_rng(seed).normal(0, 0.01, 160), 0.001, 0.999)
+        first = np.clip(forget[label] + rows + np.random.default_rng(seed).normal(0, 0.01, 400), 0.001, 0.999)
         return np.stack([first, 1 - first], axis=1)
 
     def table(same: bool) -> ViewTable:
@@ -401,19 +401,19 @@ def verdict_record(
             fulls=[given("base", 1)],
             oracles=[given("oracle", 10 + seed) for seed in range(oracles)],
             unlearned={label: [given(label, 20 + place)] for place, label in enumerate(tested)},
-            units=np.array([""] * 160),
+            units=np.array([""] * 400),
         )
 
     forgotten, kept = table(False), table(True)
     order = ["base", *["oracle"] * oracles, *tested]
-    nats = np.array([np.full(160, losses[label]) + rows for label in order])
+    nats = np.array([np.full(400, losses[label]) + rows for label in order])
     retained = Retained(Side("R", kept, 500), loss=nats, name="generic text")
     sides = [Side("F", forgotten, 500)] if oracles else []
     evidences = {
         label: gather(sides, retained, places, Margins(), {})
         for label, places in forgotten.models.unlearned.items()
     }
-    counts: dict[View, ViewCount] = {"F": ViewCount(view="F", rows=160, units=0)}
+    counts: dict[View, ViewCount] = {"F": ViewCount(view="F", rows=400, units=0)}
 
     def levels(label: str, role: Any) -> ModelLevels:
         value = forget["oracle" if role == "oracle" else label]
@@ -426,7 +426,7 @@ def verdict_record(
                 TextLevel(
                     corpus="bio",
                     role="forget",
-                    documents=160,
+                    documents=400,
                     probability=value,
                     interval=Interval(low=value - 0.01, high=value + 0.01, **ends),
                     loss=1.0,
@@ -438,7 +438,7 @@ def verdict_record(
                 TextLevel(
                     corpus="far",
                     role="generic",
-                    documents=160,
+                    documents=400,
                     probability=0.1,
                     interval=Undefined(undefined="one document"),
                     loss=losses["oracle" if role == "oracle" else label],
@@ -452,7 +452,7 @@ def verdict_record(
     return VerdictRecord(
         settings=VerdictSettings(),
         compared=f"Compared: {len(tested)} unlearned models with the base “base” and {oracles} models "
-        "retrained without the forget text, on 160 forget, 160 generic documents.",
+        "retrained without the forget text, on 400 forget, 400 generic documents.",
         bases=("base",),
         oracles=tuple(names),
         texts=(),

@@ -86,7 +86,7 @@ def test_closer_with_few_retrained_models_names_what_equivalence_needs() -> None
 
 
 def test_not_closer_says_what_would_have_been_seen() -> None:
-    still = [view(name, distance=0.65, memory=(0.98, 0.9, 1.05), gain=(-0.02, 0.04)) for name in ("F", "G")]
+    still = [view(name, distance=0.65, memory=(0.98, 0.9, 1.05), gain=(-0.02, 0.07)) for name in ("F", "G")]
     text = said("not closer", evidence(still))
     assert text.startswith(
         "“U” is not closer to retraining than the full model: with 80 % power these rows would have shown a "
@@ -94,6 +94,14 @@ def test_not_closer_says_what_would_have_been_seen() -> None:
     )
     half = said("not closer", evidence([view("F"), still[1]]))
     assert "and none is shown on the unseen rows. On the deleted rows alone it came closer." in half
+
+
+def test_not_closer_says_what_is_shown_not_to_be_there() -> None:
+    still = view("G", distance=0.65, memory=(0.98, 0.9, 1.05), gain=(-0.02, 0.04))
+    assert said("not closer", evidence([view("F"), still])).startswith(
+        "“U” is not closer to retraining than the full model: its gain is at most 6 % on the unseen rows, as "
+        "a share of the way (upper bound), where 10 % would count. On the deleted rows alone it came closer."
+    )
 
 
 def test_moving_away_is_said_of_each_kind_of_row() -> None:
