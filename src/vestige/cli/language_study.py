@@ -92,6 +92,8 @@ def _print(record: LanguageStudyRecord, folder: Path, page: Path | None) -> None
         numbers = [
             f"{title} {value:.3f}"
             for title, value in (
+                ("forget token", row.level),
+                ("memory", row.memory),
                 ("CoFi F", row.cofi_f),
                 ("A", row.cofi_a),
                 ("G", row.cofi_g),
@@ -102,7 +104,8 @@ def _print(record: LanguageStudyRecord, folder: Path, page: Path | None) -> None
         ]
         if row.injected is not None:
             numbers.append(f"distance to the oracle on F {row.injected.distance_f:.3f}")
-        typer.echo(f"{row.label} ({row.role}): {row.class_name}; {', '.join(numbers)}; {row.reading}")
+        said = [row.verdict, row.reading, ", ".join(numbers), f"class {row.class_name}"]
+        typer.echo(f"{row.label} ({row.role}): {'; '.join(part for part in said if part)}")
     for line in record.caveats:
         typer.echo(f"- {line}")
     taken = sum(stage.taken for stage in record.stages)

@@ -41,7 +41,7 @@ _BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
 def language_verdict(
     *,
-    base: ModelSource | Sequence[ModelSource],
+    base: ModelSources,
     unlearned: ModelSources,
     forget: Mapping[str, Source] | Source,
     generic: Mapping[str, Source] | Source,
@@ -186,7 +186,7 @@ def unseen_corpora(unseen: Mapping[str, Source], corpora: Mapping[str, Corpus]) 
     return found
 
 
-def bases_of(base: ModelSource | Sequence[ModelSource]) -> dict[str, ModelSource]:
+def bases_of(base: ModelSources) -> dict[str, ModelSource]:
     """Label -> base, the first one that checkpoints are compared with."""
     return listed(base, option="--base")
 

@@ -22,7 +22,6 @@ from vestige.footprint.assemble import checkpoint_footprint, corpus_footprint, s
 from vestige.footprint.cache import Cache, StoredDiagonals
 from vestige.footprint.checkpoints import (
     Checkpoint,
-    ModelSource,
     ModelSources,
     Quiet,
     Watcher,
@@ -75,7 +74,7 @@ __all__ = ["Quiet", "Watcher", "footprint"]
 @alone_in_out("footprint")
 def footprint(
     *,
-    base: ModelSource | Sequence[ModelSource],
+    base: ModelSources,
     unlearned: ModelSources,
     forget: Mapping[str, Source] | Source,
     generic: Mapping[str, Source] | Source,

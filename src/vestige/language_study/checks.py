@@ -187,6 +187,13 @@ def _check_training(plan: LanguagePlan) -> None:
                 source = plan.texts[text]
                 if source.path is not None:
                     refuse_unjoinable(Path(source.path))
+    trained = [text for part in (plan.finetune, plan.oracle) if part is not None for text in part.data]
+    for name in plan.unseen:
+        if name in (*trained, *plan.forget, *plan.adjacent, *plan.generic):
+            raise InputError(
+                "unseen", f"the text '{name}', which has another use", "a text that nothing is trained on",
+                "name another, or leave unseen out",
+            )  # fmt: skip
     seen = [name for name in plan.forget if plan.oracle is not None and name in plan.oracle.data]
     if seen:
         raise InputError("oracle, data", f"the forget text '{seen[0]}'", "other texts", "leave it out")

@@ -16,8 +16,14 @@ from vestige.data.corpora import read_corpus
 from vestige.data.language_rows import LanguageRow, language_rows
 from vestige.errors import InputError
 from vestige.files import write_text, writing
-from vestige.footprint.fictitious import Facts, everyday_sentences, fictitious_facts, questions
-from vestige.footprint.injection import inject
+from vestige.footprint.fictitious import (
+    Entity,
+    Facts,
+    everyday_sentences,
+    fictitious_facts,
+    questions,
+)
+from vestige.footprint.injection import inject, with_adapter
 from vestige.footprint.judgements import InjectionGates, InjectionSettings
 from vestige.footprint.questions import answer
 from vestige.footprint.selftest import SelfTestSettings, tiny_base
@@ -27,6 +33,7 @@ from vestige.language_study.records import InjectedScores
 from vestige.metrics.oracle import oracle_distance
 from vestige.models.causal_lm import LanguageModel, load_language_model
 from vestige.models.projections import target_parameters
+from vestige.seeds import stable_seed
 from vestige.training.sequences import SequenceScorer, still
 
 __all__ = ["TEXTS", "Injected", "injected_model", "injected_scores"]
@@ -37,7 +44,8 @@ SCORED_ROWS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Injected:
-    """Folders of the injected model and its exact oracle, files of its texts, and the facts."""
+    """Folders of the injected model and its exact oracle, files of its texts, and the facts. others: of
+    retrained models of other training seeds."""
 
     model: Path
     oracle: Path
@@ -45,6 +53,7 @@ class Injected:
     facts: Facts
     gates: InjectionGates
     seed: int
+    others: tuple[Path, ...] = ()
 
 
 def injection_settings(plan: InjectionPlan, model: str) -> InjectionSettings:
@@ -73,9 +82,19 @@ def injected_model(
         found = inject(base, tokenizer, settings, seed=seed, facts=facts, keep=keep, progress=progress)
         for name, made in (("injected", found.injected), ("oracle", found.oracle)):
             _saved(made, tokenizer, folder / name)
+        for number in range(1, plan.oracles):
+            progress(f"retrained model {number + 1}")
+            own = stable_seed(seed, "retrained model", number)
+            known = [*found.texts_a, *keep]
+            other = with_adapter(base, tokenizer, known, settings, seed=own)
+            _saved(other, tokenizer, folder / f"oracle-{number + 1}")
         texts = (found.texts_f, found.texts_a, tuple(everyday_sentences(plan.generic, seed, "measured")))
-        for name, lines in zip(TEXTS, texts, strict=True):
-            rows = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in lines)
+        people = (found.facts.forget, found.facts.adjacent, ())
+        for name, lines, known_people in zip(TEXTS, texts, people, strict=True):
+            rows = "".join(
+                json.dumps({"text": text, **_unit(text, known_people)}, ensure_ascii=False) + "\n"
+                for text in lines
+            )
             write_text(folder / f"{name}.jsonl", rows)
         write_text(mark, found.gates.to_json() + "\n")
     return Injected(
@@ -85,7 +104,14 @@ def injected_model(
         facts=facts,
         gates=InjectionGates.model_validate_json(mark.read_text(encoding="utf-8")),
         seed=seed,
+        others=tuple(folder / f"oracle-{number + 1}" for number in range(1, plan.oracles)),
     )
+
+
+def _unit(text: str, people: Sequence[Entity]) -> dict[str, str]:
+    """The person that a text is about, as its unit."""
+    found = next((person.name for person in people if person.name in text), "")
+    return {"unit": found} if found else {}
 
 
 def _saved(model: nn.Module, tokenizer: Any, folder: Path) -> None:

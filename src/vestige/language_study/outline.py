@@ -7,14 +7,19 @@ from pathlib import Path
 from vestige.language_study.plan import LanguagePlan, method_plans
 from vestige.language_study.records import LanguageStudyRecord
 
-__all__ = ["outline", "stage_names"]
+__all__ = ["outline", "seed_name", "stage_names"]
+
+
+def seed_name(name: str, number: int) -> str:
+    """What the training of this number, from 0 on, is called: `oracle`, `oracle (2)`, ..."""
+    return name if number == 0 else f"{name} ({number + 1})"
 
 
 def stage_names(plan: LanguagePlan) -> list[str]:
     """The stages in their order, by the names that the record gives them."""
     found = ["injection"] if plan.injection is not None else []
-    found += ["fine-tuning"] if plan.finetune is not None else []
-    found += ["oracle"] if plan.oracle is not None else []
+    for name, part in (("fine-tuning", plan.finetune), ("oracle", plan.oracle)):
+        found += [seed_name(name, number) for number in range(part.seeds if part is not None else 0)]
     found += [f"unlearning: {method.name}" for method in method_plans(plan)]
     found += [
         name

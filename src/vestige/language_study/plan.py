@@ -62,9 +62,11 @@ class TextSource(Record):
 
 
 class TrainPlan(Record):
-    """Fine-tuning. data: names of texts, one after another. settings: of `vestige finetune`."""
+    """Fine-tuning. data: names of texts, one after another. settings: of `vestige finetune`. seeds: trainings
+    with seeds of their own, the first the study's; all of them enter the verdict."""
 
     data: tuple[str, ...]
+    seeds: int = Field(1, ge=1, le=50)
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -110,14 +112,17 @@ class SensitivityPlan(Record):
 
 
 class InjectionPlan(Record):
-    """Known facts put into the model. settings: of `vestige.footprint.injection`; generic: everyday texts."""
+    """Known facts put into the model. settings: of `vestige.footprint.injection`; generic: everyday texts.
+    oracles: retrained models, the exact one and others of other training seeds."""
 
     settings: dict[str, Any] = Field(default_factory=dict)
     generic: int = Field(120, ge=2)
+    oracles: int = Field(1, ge=1, le=50)
 
 
 class LanguagePlan(Record):
-    """A study. forget, adjacent, generic: names of texts; a forget text's name is its topic.
+    """A study. forget, adjacent, generic: names of texts; a forget text's name is its topic. unseen: texts
+    like those to be forgotten, or paraphrases, that nothing is trained on; the verdict reads them.
 
     retain: the text all methods retain on, or topic -> text. model: what everything starts from. finetune:
     makes the base from it; oracle: the model that never saw the forget texts, from the same start. preset:
@@ -143,6 +148,7 @@ class LanguagePlan(Record):
     forget: tuple[str, ...] = ()
     adjacent: tuple[str, ...] = ()
     generic: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
     retain: str | dict[str, str] | None = None
     finetune: TrainPlan | None = None
     oracle: TrainPlan | None = None
@@ -181,7 +187,7 @@ class LanguagePlan(Record):
 
     def named_texts(self) -> tuple[str, ...]:
         """Every text the plan speaks of, once."""
-        found = [*self.forget, *self.adjacent, *self.generic]
+        found = [*self.forget, *self.adjacent, *self.generic, *self.unseen]
         found += [self.retain] if isinstance(self.retain, str) else list((self.retain or {}).values())
         for part in (self.finetune, self.oracle):
             found += part.data if part is not None else ()

@@ -47,13 +47,17 @@ class InjectedScores(Record):
 
 class CheckpointRow(Record):
     """One checkpoint in every measure. Shifts and losses in percent, scores before and after relearning as
-    shares; undefined says why there is none. beyond: recovery minus the oracle's."""
+    shares; undefined says why there is none. verdict: in a word; memory: what is left of the base on forget
+    text; level: probability of a forget token. beyond: recovery minus the oracle's."""
 
     label: str
     method: str
     role: Literal["base", "unlearned", "oracle"]
     steps: int = 0
     seconds: float = 0.0
+    verdict: str = "not judged"
+    memory: Number = NOT_MEASURED
+    level: Number = NOT_MEASURED
     class_name: str = "not measured"
     calibrated: str = "not computed"
     cofi_f: Number = NOT_MEASURED

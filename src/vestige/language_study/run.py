@@ -43,6 +43,7 @@ from vestige.language_study.injected import (
     injected_scores,
     injection_settings,
 )
+from vestige.language_study.outline import seed_name, stage_names
 from vestige.language_study.plan import LanguagePlan, MethodPlan, Stage, base_label, method_plans
 from vestige.language_study.records import InjectedScores, LanguageStudyRecord, StageRecord
 from vestige.language_study.relearn import relearn
@@ -85,7 +86,8 @@ class _Share:
 
 @dataclass(kw_only=True)
 class _Run:
-    """What the stages share. keys: checkpoint -> key of what it was made of; folders: where it lies."""
+    """What the stages share. keys: checkpoint -> key of what it was made of; folders: where it lies. further:
+    (key, folder) of bases and oracles of other training seeds, which the verdict reads."""
 
     plan: LanguagePlan
     root: Path
@@ -95,6 +97,7 @@ class _Run:
     stages: list[StageRecord] = field(default_factory=list)
     folders: dict[str, str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
+    further: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: {"base": [], "oracle": []})
     injected: Injected | None = None
 
     @contextmanager
@@ -141,7 +144,7 @@ def run_language_study(
         device=chosen_device(device),
         watcher=watcher or Quiet(),
     )
-    run.watcher.total = float(len(methods) + sum(_parts(plan).values()))
+    run.watcher.total = float(len(stage_names(plan)))
     for line in (plan.licence, plan.hazard):
         if line:
             run.watcher.say(f"note: {line}")
@@ -193,20 +196,6 @@ def _read_first(run: _Run) -> None:
             read_tofu(run.files[name], key)
 
 
-def _parts(plan: LanguagePlan) -> dict[str, bool]:
-    also = plan.behaviour.also if plan.behaviour is not None else {}
-    return {
-        **{f"behaviour-{name}": True for name in also},
-        "base": plan.finetune is not None or plan.injection is not None,
-        "oracle": plan.oracle is not None,
-        "footprint": plan.footprint is not None,
-        "behaviour": plan.behaviour is not None,
-        "relearn": plan.relearn is not None,
-        "sensitivity": plan.sensitivity is not None,
-        "injected": plan.injection is not None,
-    }
-
-
 def _start(run: _Run) -> None:
     """The base, and the oracle where there is one."""
     plan = run.plan
@@ -214,6 +203,7 @@ def _start(run: _Run) -> None:
         key = digest(
             "injection", plan.model, injection_settings(plan.injection, plan.model).to_json(),
             plan.injection.generic, plan.seed,
+            *([plan.injection.oracles] if plan.injection.oracles > 1 else []),
         )[:16]  # fmt: skip
         folder = run.root / "nodes" / f"injection-{key}"
         with run.stage("injection", key, folder, taken=(folder / "gates.json").is_file()):
@@ -227,6 +217,7 @@ def _start(run: _Run) -> None:
             run.files |= run.injected.texts
             run.folders |= {"base": str(run.injected.model), "oracle": str(run.injected.oracle)}
             run.keys |= {"base": key, "oracle": f"{key}-oracle"}
+            run.further["oracle"] = [(f"{key}-{path.name}", str(path)) for path in run.injected.others]
         return
     kind, location = resolve_backbone(plan.model)
     content = content_hash(location) if kind != "hub" else ""
@@ -235,23 +226,28 @@ def _start(run: _Run) -> None:
         if part is None:
             continue
         data = joined_text(part.data, run.files, run.root / "texts")
-        key = digest(
-            "finetune", plan.model, content, file_sha256(data), json.dumps(part.settings), plan.seed
-        )[:16]
-        folder = run.root / "nodes" / f"finetune-{key}"
-        title = "fine-tuning" if name == "base" else "oracle"
-        with run.stage(title, key, folder, taken=(folder / "finetune.json").is_file()) as share:
-            finetune(
-                model=plan.model,
-                data=data,
-                out=folder,
-                settings=part.settings,
-                seed=plan.seed,
-                whole=True,
-                device=run.device,
-                progress=_steps(share),
-            )
-            run.folders[name], run.keys[name] = str(folder), key
+        for number in range(part.seeds):
+            seed = plan.seed + number
+            key = digest("finetune", plan.model, content, file_sha256(data), json.dumps(part.settings), seed)[
+                :16
+            ]
+            folder = run.root / "nodes" / f"finetune-{key}"
+            title = seed_name("fine-tuning" if name == "base" else "oracle", number)
+            with run.stage(title, key, folder, taken=(folder / "finetune.json").is_file()) as share:
+                finetune(
+                    model=plan.model,
+                    data=data,
+                    out=folder,
+                    settings=part.settings,
+                    seed=seed,
+                    whole=True,
+                    device=run.device,
+                    progress=_steps(share),
+                )
+                if number:
+                    run.further[name].append((key, str(folder)))
+                else:
+                    run.folders[name], run.keys[name] = str(folder), key
 
 
 def _steps(share: _Share) -> Callable[[int, int, float], None]:
@@ -339,14 +335,18 @@ def _measured(
     labels: Iterable[str],
     *more: str,
     record: str = "",
+    also: Sequence[str] = (),
 ) -> Made:
     """A stage over several checkpoints at once: its record, or the one that is there. labels: of the
-    unlearned ones; record: the name of its file where that is not the stage's."""
+    unlearned ones; more: other texts; also: keys of other models; record: the name of its file where that is
+    not the stage's."""
     roles = _roles(run)
     names = [part for own in roles.values() for part in own]
     wanted = {*labels, "base", "oracle"}
     keys = {label: key for label, key in run.keys.items() if label in wanted}
-    key = digest(name, settings.to_json(), *keys, *keys.values(), *roles, *names, *run.sha256(*names, *more))
+    key = digest(
+        name, settings.to_json(), *keys, *keys.values(), *roles, *names, *run.sha256(*names, *more), *also
+    )
     folder = run.root / name
     path, mark = folder / f"{record or name}.json", folder / "key"
     found = _kept(path, mark, key, kind)
@@ -372,11 +372,22 @@ def _footprint(run: _Run, unlearned: Mapping[str, str]) -> FootprintRecord | Non
         return None
     settings = footprint_settings(run.plan)
 
+    plan = run.plan
+    label = base_label(plan)
+    oracle = run.folders.get("oracle")
+    keys = [key for own in run.further.values() for key, _ in own]
+    family = [item.name for item in method_plans(plan) if METHODS.get(item.method).role == "candidate"]
+
     def make(folder: Path, share: _Share) -> FootprintRecord:
+        bases: dict[str, str | Path | LanguageModel] = {label: _base(run, settings.dtype)}
+        for number, (_, path) in enumerate(run.further["base"], start=1):
+            bases[seed_name(label, number)] = path
         return footprint(
-            base=_base(run, settings.dtype),
+            base=bases,
             unlearned=dict(unlearned),
-            oracle=run.folders.get("oracle"),
+            oracle=[oracle, *(path for _, path in run.further["oracle"])] if oracle is not None else None,
+            unseen={name: run.files[name] for name in plan.unseen} or None,
+            family=[name for name in family if name in unlearned],
             settings=settings,
             out=folder,
             name=run.plan.name,
@@ -386,7 +397,7 @@ def _footprint(run: _Run, unlearned: Mapping[str, str]) -> FootprintRecord | Non
             **_roles(run),  # type: ignore[arg-type]
         )
 
-    return _measured(run, "footprint", settings, FootprintRecord, make, unlearned)
+    return _measured(run, "footprint", settings, FootprintRecord, make, unlearned, *plan.unseen, also=keys)
 
 
 def _behaviour(run: _Run, unlearned: Mapping[str, str], also: str = "") -> BehaviourRecord | None:

@@ -13,6 +13,7 @@ from vestige.behaviour.stated import stated_loss
 from vestige.contracts import Undefined
 from vestige.footprint.judgements import CalibratedClass
 from vestige.footprint.records import FootprintRecord
+from vestige.footprint.verdict_records import VerdictRecord
 from vestige.language_study.plan import MethodPlan
 from vestige.language_study.records import NOT_MEASURED, CheckpointRow, InjectedScores
 from vestige.metrics.footprint import FootprintClass
@@ -40,6 +41,7 @@ def study_rows(
             method=names.get(label, ""),
             role=role,
             **_training(Path(folder)),
+            **_judged(shifts, label),
             **_shift(shifts, label),
             **_lost(behaved, label),
             **_returned(attacked, label),
@@ -54,6 +56,21 @@ def _training(folder: Path) -> dict[str, Any]:
             training = json.loads(path.read_text(encoding="utf-8"))["training"]
             return {"steps": training["steps"], "seconds": round(training["seconds"], 3)}
     return {}
+
+
+def _judged(record: FootprintRecord | None, label: str) -> dict[str, Any]:
+    verdict = None if record is None else record.verdict
+    if not isinstance(verdict, VerdictRecord):
+        return {} if verdict is None else {"verdict": str(verdict)}
+    own = verdict.level(verdict.bases[0] if label == "base" else label)
+    level = own.level("forget") if own is not None else None
+    found: dict[str, Any] = {"level": NOT_MEASURED if level is None else level}
+    model = verdict.model(label)
+    if model is None:
+        return {**found, "verdict": "is the base" if label == "base" else "is retrained"} if own else {}
+    views = [view for view in model.evidence.views if view.view == "F"]
+    memory = views[0].memory.value if views else Undefined(undefined="no retrained model")
+    return {**found, "verdict": str(model.verdict), "memory": memory}
 
 
 def _shift(record: FootprintRecord | None, label: str) -> dict[str, Any]:

@@ -139,6 +139,17 @@ def test_shipped_studies_run_from_end_to_end_at_their_small_scale(
     assert ("oracle" in labels) == (plan.oracle is not None)
     rows = list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))
     assert [row["label"] for row in rows] == labels
+    # Two retrained models: too few to be equivalent to, enough to be measured against.
+    judged = json.loads((tmp_path / "footprint" / "footprint.json").read_text())["verdict"]
+    assert (judged["oracles"], judged["family"]) == (["oracle", "oracle (2)"], ["grad_diff"])
+    said = {row["label"]: row["verdict"] for row in rows}
+    assert said == {
+        "base": "is the base",
+        "oracle": "is retrained",
+        "grad_diff": judged["models"][0]["verdict"],
+    }
+    assert said["grad_diff"] != "equivalent"
+    assert all(0 < float(row["level"]) < 1 for row in rows)
     for row in record.rows:
         assert not isinstance(row.recovery, Undefined)
         if row.role != "base":
