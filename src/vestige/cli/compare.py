@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vestige.cli.margins import VERDICT_CONDITIONS, conditions_of, margins_of, verdict_fails
 from vestige.errors import CheckFailed, InputError, first_five, shown, suggestion
 from vestige.limits import MOST_DRAWS
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from vestige.contracts import Assessment, Margins, ModelAssessment
+    from vestige.contracts import Assessment, ModelAssessment
     from vestige.report.recovered import Recovered
     from vestige.report.tables import Table as Content
 
@@ -27,9 +28,7 @@ FAIL_ON = {
     "infeasible": "retained accuracy or calibration suffered more than allowed",
     "no-benefit": "infeasible, no gain on both views, or a displacement within noise",
     "not-accepted": "any decision but accepted",
-    "damaged": "the verdict is damaged",
-    "not-closer": "the verdict is neither equivalent nor closer",
-    "not-equivalent": "the verdict is anything but equivalent",
+    **VERDICT_CONDITIONS,
 }
 
 
@@ -107,8 +106,8 @@ def compare(
     from vestige.study.compare import CONDITION, load_tables
     from vestige.study.compare import compare as run
 
-    conditions = _fail_on(fail_on or [])
-    margins = _margins(margin or [])
+    conditions = conditions_of(fail_on or [], FAIL_ON)
+    margins = margins_of(margin or [])
     if out is not None:
         writable_folder(out)
     tables = load_tables(full=full, unlearned=_methods(unlearned), oracle=oracle)
@@ -134,25 +133,6 @@ def compare(
         if not as_json:
             typer.echo(f"Record: {out / 'assessment.json'}\nReport: {out / 'report.html'}")
     _check(assessment, conditions)
-
-
-def _margins(given: Sequence[str]) -> Margins:
-    """The margins that `--margin NAME=VALUE` set, others as they are. Raises InputError."""
-    from vestige.contracts import Margins
-    from vestige.study.plan import checked
-
-    values: dict[str, float | str] = {}
-    for item in given:
-        name, sign, value = (part.strip() for part in item.partition("="))
-        if not sign or not name:
-            raise InputError("--margin", shown(item), "NAME=VALUE", "for example --margin memory=0.05")
-        if name in values:
-            raise InputError("--margin", f"{shown(name)} twice", "each margin once", "remove one of them")
-        try:
-            values[name] = float(value)
-        except ValueError:
-            values[name] = value
-    return checked(Margins, values, "--margin")
 
 
 def _methods(given: Sequence[str]) -> list[str] | dict[str, list[str]]:
@@ -222,14 +202,6 @@ def _json_lines(file: Path) -> list[str]:
             raise InputError(f"{file}, line {number}", shown(line), "one JSON string a line", remedy)
         names.append(value)
     return names
-
-
-def _fail_on(given: Sequence[str]) -> list[str]:
-    for value in given:
-        if value not in FAIL_ON:
-            remedy = suggestion(value, FAIL_ON) or "choose one of them"
-            raise InputError("--fail-on", shown(value), f"one of {', '.join(FAIL_ON)}", remedy)
-    return list(given)
 
 
 def _write(assessment: Assessment, out: Path) -> None:
@@ -334,7 +306,7 @@ def _check(assessment: Assessment, conditions: Sequence[str]) -> None:
 
 def _said(model: ModelAssessment, condition: str) -> str:
     """The word that a condition was judged by: the verdict, or the published rule's."""
-    if condition in ("damaged", "not-closer", "not-equivalent"):
+    if condition in VERDICT_CONDITIONS:
         return f"verdict: {model.verdict}"
     return f"published rule: {model.decision}"
 
@@ -350,9 +322,5 @@ def _fails(model: ModelAssessment, condition: str) -> bool:
             return infeasible or model.decision not in ("accepted", "positive, unconfirmed")
         case "not-accepted":
             return model.decision != "accepted"
-        case "damaged":
-            return model.verdict == "damaged"
-        case "not-closer":
-            return model.verdict not in ("equivalent", "closer")
         case _:
-            return model.verdict != "equivalent"
+            return verdict_fails(model.verdict, condition)

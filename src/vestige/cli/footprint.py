@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vestige.cli.footprint_checks import adjacency, selftest, sensitivity
-from vestige.errors import InputError, did_you_mean
+from vestige.cli.margins import VERDICT_CONDITIONS, conditions_of, margins_of, verdict_fails
+from vestige.errors import CheckFailed, InputError, did_you_mean, shown
 from vestige.files import is_path
 
 if TYPE_CHECKING:
+    from vestige.contracts import Margins, Verdict
     from vestige.footprint.records import FootprintRecord, FootprintSettings
 
 __all__ = ["app", "labelled", "print_footprint"]
@@ -74,6 +76,30 @@ def footprint(
         bool,
         typer.Option("--verdict/--no-verdict", help="Judge the unlearned models against the retrained ones."),
     ] = True,
+    margin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--margin",
+            metavar="NAME=VALUE",
+            help="What the verdict counts as small, set before looking: excess, memory, retained, gain, "
+            "loss. Repeatable.",
+        ),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            help=f"Exit with 1 when this holds for any unlearned model: {', '.join(VERDICT_CONDITIONS)}.",
+        ),
+    ] = None,
+    verdict_gb: Annotated[
+        float,
+        typer.Option(
+            "--verdict-gb",
+            min=0.01,
+            help="Disk for the outputs of models that do not fit into memory together.",
+        ),
+    ] = 8.0,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for footprint.json, report.html and cache.")
     ] = None,
@@ -160,6 +186,7 @@ def footprint(
     ):
         if not given:
             raise InputError(option, "nothing", "a value", "see vestige footprint --help")
+    conditions = conditions_of(fail_on or [], VERDICT_CONDITIONS)
     settings = _settings(
         preset=preset,
         quick=quick,
@@ -176,6 +203,7 @@ def footprint(
         retained_text=retained_text,
         statement=statement,
         judged=verdict,
+        margins=margins_of(margin or []) if margin else None,
     )
     from vestige.cli.console import Progress
     from vestige.errors import MissingDependency
@@ -205,6 +233,7 @@ def footprint(
             base_accuracy=base_accuracy,
             batch_tokens=batch_tokens,
             checkpointing=checkpointing,
+            disk_bytes=int(verdict_gb * 1e9),
             world=world,
             watcher=progress if world.leads else Quiet(),
         )
@@ -218,6 +247,26 @@ def footprint(
         if out is not None:
             typer.echo(f"Record: {out / 'footprint.json'}")
             typer.echo(f"Page: {page}")
+    _check(record, conditions)
+
+
+def _check(record: FootprintRecord, conditions: list[str]) -> None:
+    """Raise CheckFailed when a `--fail-on` condition holds for an unlearned model, or nothing was judged."""
+    from vestige.contracts import Undefined
+
+    words: dict[str, Verdict | Undefined | None] = {
+        item.label: None for item in record.checkpoints if item.role == "unlearned"
+    }
+    if record.verdict is not None and not isinstance(record.verdict, Undefined):
+        words = {model.label: model.verdict for model in record.verdict.models}
+    failed = [
+        f"{shown(label)} is {condition.replace('-', ' ')} (verdict: {word or 'none'})"
+        for condition in conditions
+        for label, word in words.items()
+        if verdict_fails(word, condition)
+    ]
+    if failed:
+        raise CheckFailed(f"--fail-on: {'; '.join(failed)}")
 
 
 def _page(record: FootprintRecord, out: Path) -> Path:
@@ -238,10 +287,17 @@ _CHOICES = {
 
 
 def _settings(
-    *, preset: str, quick: bool, given: dict[str, int | None], judged: bool = True, **rest: Any
+    *,
+    preset: str,
+    quick: bool,
+    given: dict[str, int | None],
+    judged: bool = True,
+    margins: Margins | None = None,
+    **rest: Any,
 ) -> FootprintSettings:
     """The settings of a command line: preset, then --quick, then what was named."""
     from vestige.footprint.records import FootprintSettings
+    from vestige.footprint.verdict_records import VerdictSettings
     from vestige.unlearning.settings import chosen as given_settings
 
     for option, choices in _CHOICES.items():
@@ -251,8 +307,11 @@ def _settings(
                 f"--{option}", f"'{value}'", f"one of {', '.join(choices)}", did_you_mean(value, choices)
             )
     chosen: dict[str, Any] = {"preset": preset, "quick": quick, **(QUICK if quick else {})}
-    if quick or not judged:
-        chosen["verdict"] = QUICK_VERDICT if judged else None
+    if margins is not None and not judged:
+        raise InputError("--margin", "--no-verdict beside it", "one of them", "leave one away")
+    if quick or not judged or margins is not None:
+        own = {**(QUICK_VERDICT if quick else {}), **({"margins": margins} if margins is not None else {})}
+        chosen["verdict"] = VerdictSettings.model_validate(own) if judged else None
     chosen |= {key: value for key, value in {**rest, **given}.items() if value is not None}
     return given_settings(FootprintSettings, {}, chosen)
 

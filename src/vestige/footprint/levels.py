@@ -14,6 +14,7 @@ __all__ = [
     "BASE",
     "Level",
     "Measure",
+    "level_glance",
     "level_words",
     "oracle_class",
     "text_measures",
@@ -149,6 +150,21 @@ def level_words(record: FootprintRecord, label: str, measures: Sequence[Measure]
         way = way_words(own, base.value, oracle) if label not in oracles else ""
         found.append(f"{said}: {way}" if way else said)
     return "; ".join(found)
+
+
+def level_glance(record: FootprintRecord, label: str, measures: Sequence[Measure]) -> str:
+    """The most telling level in a few words: `facts to forget 96.7 %, base 100.0 %, retrained 30.0 %`."""
+    oracles = [item.label for item in record.checkpoints if item.role == "oracle"]
+    for measure in measures:
+        own, base = measure.levels.get(label), measure.levels.get(BASE)
+        if measure.about != "forget" or own is None or base is None:
+            continue
+        said = f"{measure.title} {measure.text(own.value)}, base {measure.text(base.value)}"
+        retrained = [measure.levels[name].value for name in oracles if name in measure.levels]
+        if retrained and label not in oracles:
+            said += f", retrained {measure.text(sum(retrained) / len(retrained))}"
+        return said
+    return ""
 
 
 def way_words(own: Level, base: float, oracle: float | None) -> str:

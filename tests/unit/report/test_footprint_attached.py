@@ -254,7 +254,7 @@ def test_every_folded_checkpoint_says_all_at_a_glance(folder: Path, tmp_path: Pa
     )
     assert (
         lines["RMU"]
-        == "lost 48.0 % of forget answers · 35.0 to 62.0 % after relearning · forget text moved 7.00 %"
+        == "forget questions 36.4 %, base 70.0 % · 35.0 to 62.0 % after relearning · forget text moved 7.00 %"
     )
     assert lines["fresh"] == "30.0 to 40.0 % after relearning · forget text moved 19.0 %"
     assert set(lines) == {*LABELS, "fresh"}

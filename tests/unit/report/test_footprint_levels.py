@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import re
 from pathlib import Path
@@ -162,6 +163,20 @@ def test_the_terminal_says_the_same(judged: FootprintRecord, capsys: pytest.Capt
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith("Compared: 4 unlearned models with the base “base”")
     assert said.index("What each model knows") < said.index("partially-localized")
+
+
+def test_verdicts_and_levels_as_files(judged: FootprintRecord, tmp_path: Path) -> None:
+    (tmp_path / "footprint.json").write_text(judged.to_json())
+    assert run(["report", str(tmp_path), "--tables", "csv"]) == 0
+    verdicts = list(csv.DictReader((tmp_path / "tables" / "verdicts.csv").read_text().splitlines()))
+    assert [row["verdict"] for row in verdicts] == ["not closer", "closer", "equivalent", "damaged"]
+    assert float(verdicts[0]["memory"]) == pytest.approx(1.0, abs=0.03)
+    assert float(verdicts[2]["memory_low"]) < 0 < float(verdicts[2]["memory_high"])
+    assert verdicts[3]["sentence"].startswith("“broken” is damaged")
+    levels = list(csv.DictReader((tmp_path / "tables" / "levels.csv").read_text().splitlines()))
+    assert len(levels) == 2 * 8
+    assert {row["model_role"] for row in levels} == {"base", "unlearned", "oracle"}
+    assert float(levels[2]["probability"]) == 0.6
 
 
 @pytest.mark.parametrize(

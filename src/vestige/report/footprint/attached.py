@@ -184,13 +184,8 @@ def _returns(item: CheckpointRelearning, attack: RelearnRecord) -> str:
 def _glance(checkpoint: CheckpointFootprint, found: Beside) -> Iterator[str]:
     """What behaves and what returns, a few words each, where it was tested."""
     lost, attacked = found.lost(checkpoint), found.attacked(checkpoint)
-    if lost is not None:
-        value = lost.delta_f.value
-        yield (
-            f"loss {plain(value)}"
-            if isinstance(value, Undefined)
-            else f"lost {value:.1f} % of forget answers"
-        )
+    if lost is not None and isinstance(lost.delta_f.value, Undefined):
+        yield f"loss {plain(lost.delta_f.value)}"
     if attacked is None:
         return
     change = attacked.change("forget")

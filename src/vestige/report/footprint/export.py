@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vestige.contracts import Undefined
+from vestige.contracts import Bounded, Interval, Undefined
 from vestige.csv_text import csv_text
 from vestige.files import write_text
 from vestige.footprint.judgements import CalibratedClass
 from vestige.footprint.records import CheckpointFootprint, FootprintRecord, Shift
+from vestige.footprint.verdict_records import VerdictRecord
 from vestige.metrics.footprint import FootprintClass
 from vestige.report.drawing import Panel, standalone
 from vestige.report.export import to_tex
@@ -46,7 +47,10 @@ def write_footprint_tables(
         written.append(folder / name)
 
     if "csv" in formats:
+        judged = any(isinstance(record.verdict, VerdictRecord) for record in records)
+        verdicts = (("verdicts", _verdict_lines(records)), ("levels", _level_lines(records)))
         for name, rows in (
+            *(verdicts if judged else ()),
             ("shifts", _shift_lines(records)),
             ("classes", _class_lines(records)),
             ("modules", _module_lines(records)),
@@ -150,6 +154,49 @@ def _drawn(blocks: Sequence[Block]) -> Iterator[Panel]:
 
 def _keys(record: FootprintRecord, checkpoint: CheckpointFootprint) -> list[str]:
     return [record.name, record.base.label, checkpoint.label, checkpoint.role]
+
+
+def _verdict_lines(records: Sequence[FootprintRecord]) -> Iterator[list[str]]:
+    """`verdicts.csv`: a line an unlearned model and view; a model without a retrained one has one line."""
+    quantities = ("displacement", "distance", "excess", "memory", "gain")
+    header = ["footprint", "base", "model", "seeds", "verdict", "view", "documents"]
+    for name in quantities:
+        header += [name, f"{name}_low", f"{name}_high"]
+    yield [*header, "spread", "progress", "ceiling", "p", "harm", "loss_change", "sentence"]
+    for record in records:
+        verdict = record.verdict
+        for model in verdict.models if isinstance(verdict, VerdictRecord) else ():
+            evidence = model.evidence
+            start = [record.name, record.base.label, model.label, str(len(model.checkpoints))]
+            start.append(str(model.verdict))
+            kept = evidence.retained
+            end = [*_numbers(model.p), kept.harm, *_numbers(kept.change.value), model.sentence]
+            for view in evidence.views:
+                line = [view.view, str(view.rows)]
+                for name in quantities:
+                    found: Bounded = getattr(view, name)
+                    line += [*_numbers(found.value), *_interval(found.these_models)]
+                yield [*start, *line, *_numbers(view.spread, view.progress, view.ceiling), *end]
+            if not evidence.views:
+                yield [*start, *[""] * (2 + 3 * len(quantities) + 3), *end]
+
+
+def _interval(ends: Interval | Undefined) -> list[str]:
+    return ["", ""] if isinstance(ends, Undefined) else [repr(ends.low), repr(ends.high)]
+
+
+def _level_lines(records: Sequence[FootprintRecord]) -> Iterator[list[str]]:
+    """`levels.csv`: a line a model and corpus."""
+    header = ["footprint", "base", "model", "model_role", "corpus", "role", "documents", "probability"]
+    yield [*header, "probability_low", "probability_high", "loss", "change", "change_low", "change_high"]
+    for record in records:
+        verdict = record.verdict
+        for item in verdict.levels if isinstance(verdict, VerdictRecord) else ():
+            for text in item.texts:
+                line = [record.name, record.base.label, item.label, item.role, text.corpus, text.role]
+                line += [str(text.documents), repr(text.probability), *_interval(text.interval)]
+                line += [repr(text.loss), repr(text.change), *_interval(text.change_interval)]
+                yield line
 
 
 def _shift_lines(records: Sequence[FootprintRecord]) -> Iterator[list[str]]:

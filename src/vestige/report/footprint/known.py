@@ -36,7 +36,6 @@ def with_known_facts(extras: Extras, record: LanguageStudyRecord) -> Extras:
         extras,
         levels=(_level_measure(record), *extras.levels),
         behaves={row.label: _behaves(row, base) for row in others},
-        glance={row.label: (*_glance(row, base), *extras.glance.get(row.label, ())) for row in others},
         behaviour=tuple(blocks),
         way=way([_way_row(row, base) for row in others], key="known-way"),
         tested=extras.tested | {QUESTIONS},
@@ -78,11 +77,6 @@ def _lost(row: CheckpointRow, base: InjectedScores | None) -> float | None:
     if found is None or base is None or base.accuracy_f == 0:
         return None
     return 100 * (base.accuracy_f - found.accuracy_f) / base.accuracy_f
-
-
-def _glance(row: CheckpointRow, base: InjectedScores | None) -> tuple[str, ...]:
-    lost = _lost(row, base)
-    return () if lost is None else (f"lost {lost:.1f} % of forget answers",)
 
 
 def _way_row(row: CheckpointRow, base: InjectedScores | None) -> WayRow:

@@ -8,7 +8,7 @@ from typing import Any
 
 from vestige.contracts import Undefined
 from vestige.footprint.judgements import Adjacency, Headroom
-from vestige.footprint.levels import Measure, text_measures, verdict_word
+from vestige.footprint.levels import Measure, level_glance, text_measures, verdict_word
 from vestige.footprint.records import CheckpointFootprint, CorpusFootprint, FootprintRecord
 from vestige.footprint.tables import answers, of_role
 from vestige.metrics.footprint import FootprintClass
@@ -114,7 +114,11 @@ def _first(record: FootprintRecord, extras: Extras) -> Section:
                     returns=extras.returns.get(checkpoint.label, ""),
                 ),
                 folded=len(record.checkpoints) > _OPEN_ANSWERS,
-                glance=(*extras.glance.get(checkpoint.label, ()), *_moved_glance(checkpoint)),
+                glance=(
+                    *((known,) if (known := level_glance(record, checkpoint.label, measures)) else ()),
+                    *extras.glance.get(checkpoint.label, ()),
+                    *_moved_glance(checkpoint),
+                ),
             )
         )
     if extras.way is not None:
