@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from scipy.special import stdtrit
 
-from vestige.attacks.reading import level_reading
+from vestige.attacks.reading import beyond_retraining, level_reading
 from vestige.attacks.relearn_records import (
     AgainstOracle,
     CheckpointRelearning,
@@ -62,7 +62,7 @@ def _read(item: CheckpointRelearning, oracle: CheckpointRelearning | None) -> Ch
         if own is not None and theirs is not None
         else Undefined(undefined="no forget text was scored")
     )
-    reading = compared if isinstance(compared, Undefined) else _reading(item, compared)
+    reading = compared if isinstance(compared, Undefined) else _reading(item, oracle, compared)
     return item.model_copy(update={"against_oracle": compared, "beyond_oracle": beyond, "reading": reading})
 
 
@@ -73,14 +73,19 @@ def _alone(reading: Reading | Undefined) -> Reading | Undefined:
     return "came back and repair" if reading == "return and repair" else reading
 
 
-def _reading(item: CheckpointRelearning, compared: AgainstOracle) -> Reading | Undefined:
+def _reading(
+    item: CheckpointRelearning, oracle: CheckpointRelearning, compared: AgainstOracle
+) -> Reading | Undefined:
     forget, generic = item.change("forget"), item.change("generic")
+    theirs = oracle.change("forget")
     assert forget is not None
+    assert theirs is not None
     if isinstance(compared.after.low, Undefined):
         return Undefined(undefined=f"not told apart from the retrained model: {compared.after.low.undefined}")
     said = level_reading(
         rose=rose(forget),
-        above=_above(compared.after),
+        above=_above(compared.after)
+        and beyond_retraining(compared.after.change, forget.before - theirs.before),
         above_before=_above(compared.start),
         elsewhere=_better_everywhere(compared),
     )

@@ -136,7 +136,8 @@ def _reading(record: Any, found: Finding, stem: str) -> None:
         found.need(isinstance(record["reading"], dict), f"{stem}: a reading of {level['rows']} unseen rows")
         return
     rose = shown("unseen", "rise")
-    above = shown("unseen", "level")
+    starts = pooled["unseen"]["g_abs"]["value"] - pooled["unseen"]["g_adj"]["value"]
+    above = shown("unseen", "level") and max(level["value"], starts) >= 0.05
     if "label swap" in pooled and shown("label swap", "level"):
         above = above and pooled["label swap"]["level"]["value"] < level["value"]
     if not above:

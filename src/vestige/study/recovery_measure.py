@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from vestige.attacks.reading import LEAST, LevelReading, level_reading
+from vestige.attacks.reading import LEAST, LevelReading, beyond_retraining, level_reading
 from vestige.attacks.records import (
     POPULATIONS,
     SEEN,
@@ -199,9 +199,10 @@ def measured(
 def reading_of(pooled: Sequence[PooledRecovery]) -> LevelReading | Undefined:
     """What recovery showed of the unlearned model, from the pooled levels and their row intervals.
 
-    A difference counts from 0.01 on and where its interval lies above 0. The label swap is where there is
-    nothing to remember: a model that ends as far above the retrained one there learns faster, and needs no
-    memory. Undefined without unseen rows, or with fewer than ten of them.
+    A difference counts from 0.01 on and where its interval lies above 0; the level after the attack only
+    where it or the level before lies further above the retrained model's than another seed's would. The label
+    swap is where there is nothing to remember: a model that ends as far above the retrained one there learns
+    faster, and needs no memory. Undefined without unseen rows, or with fewer than ten of them.
     """
     by_name = {item.population: item.contrasts for item in pooled}
     unseen, swap = by_name.get(UNSEEN), by_name.get(SWAP)
@@ -214,7 +215,7 @@ def reading_of(pooled: Sequence[PooledRecovery]) -> LevelReading | Undefined:
     )
     return level_reading(
         rose=_shown(unseen["rise"]),
-        above=_shown(unseen["level"]),
+        above=_shown(unseen["level"]) and beyond_retraining(_value(unseen["level"]), _start(unseen)),
         above_before=_shown(unseen["start_level"]),
         elsewhere=elsewhere,
     )
@@ -222,6 +223,11 @@ def reading_of(pooled: Sequence[PooledRecovery]) -> LevelReading | Undefined:
 
 def _shown(item: Estimate) -> bool:
     return _value(item) >= LEAST and isinstance(item.row, Interval) and item.row.low > 0
+
+
+def _start(contrasts: Mapping[str, Estimate]) -> float:
+    """Levels before the attack, unlearned less oracle: what `g_adj` takes off `g_abs`."""
+    return _value(contrasts["g_abs"]) - _value(contrasts["g_adj"])
 
 
 def _value(item: Estimate) -> float:

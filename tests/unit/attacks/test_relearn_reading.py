@@ -89,6 +89,8 @@ KNOWN: dict[str, tuple[tuple[float, float], tuple[float, float], str]] = {
     "half suppressed": ((0.50, 0.85), (0.6, 0.6), "return"),
     "never unlearned": ((0.85, 0.88), (0.6, 0.6), "still there"),
     "another retraining": ((0.29, 0.60), (0.6, 0.6), "learned anew"),
+    "another retraining, a little higher": ((0.28, 0.635), (0.6, 0.6), "learned anew"),
+    "some left, and a little higher": ((0.45, 0.65), (0.6, 0.6), "return"),
     "broken, without memory": ((0.20, 0.60), (0.05, 0.6), "repair"),
     "broken, with memory as far gone as the rest": ((0.30, 0.75), (0.05, 0.6), "repair"),
     "suppressed for good": ((0.10, 0.10), (0.6, 0.6), "no return"),

@@ -138,9 +138,20 @@ def world(seed: int, unlearned: tuple[float, float], swap: tuple[float, float] =
         ((0.85, 0.85), (0.02, 0.8), "still there"),
         ((0.29, 0.60), (0.02, 0.8), "learned anew"),
         ((0.29, 0.68), (0.02, 0.95), "learned anew"),
+        ((0.28, 0.635), (0.02, 0.8), "learned anew"),
+        ((0.45, 0.635), (0.02, 0.8), "return"),
         ((0.10, 0.10), (0.02, 0.8), "no return"),
     ],
-    ids=["suppressed", "half unlearned", "never unlearned", "retrained", "learns all faster", "gone"],
+    ids=[
+        "suppressed",
+        "half unlearned",
+        "never unlearned",
+        "retrained",
+        "learns all faster",
+        "another seed",
+        "some left",
+        "gone",
+    ],
 )
 def test_recovery_is_read_by_levels_beside_the_retrained_model(
     unlearned: tuple[float, float], swap: tuple[float, float], reading: str
