@@ -51,7 +51,8 @@ def file_bytes(path: str | Path, needed: str = "a readable file") -> bytes:
 
 def _close_sibling(path: Path) -> str:
     try:
-        siblings = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        # Files only: a folder may be the --out that this very run has just made.
+        siblings = [other.name for other in path.parent.iterdir() if other.is_file()]
     except OSError:
         siblings = []
     return did_you_mean(path.name, siblings) if 0 < len(siblings) <= 50 else "check the path"

@@ -345,7 +345,7 @@ def test_the_command_line(work: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     printed = capsys.readouterr()
     said = " ".join(printed.out.split())
     assert said.startswith("Compared: 1 unlearned model with the base “base” and 1 model retrained")
-    told = ("What each model knows", "mine: not closer: ", "still known?", "returns? not tested", "moved?")
+    told = ("What each model knows", "mine: undetermined: ", "still known?", "returns? not tested", "moved?")
     places = [said.index(word) for word in (*told, "where?", "not tested: answers")]
     assert places == sorted(places)
     assert "passes of a sequence" in printed.err
