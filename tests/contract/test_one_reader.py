@@ -24,6 +24,7 @@ PARSERS = {
         "study/steps.py",  # logs and vectors of a run, which is hashed
         "study/embedded.py",
         "study/audit_numbers.py",
+        "study/audit_parts.py",
         "study/audit_recovery.py",
         "study/audit_units.py",
     },

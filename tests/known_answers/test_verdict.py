@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 
 import vestige
-from vestige.contracts import ModelAssessment, Undefined
+from vestige.contracts import Margins, ModelAssessment, Undefined
 from vestige.seeds import generator
-from vestige.study import audit_verdicts
+from vestige.study import audit_evidence, audit_verdicts
+from vestige.study.audit_compare import agree
+from vestige.study.audit_folder import Finding
+from vestige.study.words_audit import Speaker
 
 OPTIONS = [f"option {number:02d}" for number in range(77)]
 DELETED = 4
@@ -214,29 +217,29 @@ def test_the_audits_own_arithmetic_finds_the_same(oracles: int) -> None:
     """Every number of the evidence, by code that shares nothing with it but the random stream."""
     cases = {label: CASES[label][0] for label in ("retrained", "one unit as before", "the full model")}
     found = judged(cases, oracle=ORACLES[:oracles], draws=300)
-    expected = {}
+    views = {
+        view: audit_verdicts.Request(
+            view,
+            [p[view == VIEW] for p in FULLS],
+            [p[view == VIEW] for p in ORACLES[:oracles]],
+            GOLD[view == VIEW],
+            [OPTIONS[place] for place in GOLD[view == VIEW]],
+            300,
+        )
+        for view in SIZES
+    }
+    models = {label: {view: [table[view == VIEW]] for view in SIZES} for label, table in cases.items()}
+    margins = Margins().model_dump(mode="json")
+    expected = {
+        label: audit_verdicts.expected_evidence(views, seeds, margins, set(OPTIONS[:DELETED]))
+        for label, seeds in models.items()
+    }
+    whole = audit_evidence.judged(expected, views, models, margins, list(found), Speaker({}, {}))
     for label, model in found.items():
-        assert model.evidence is not None
-        stored = json.loads(model.evidence.to_json())
-        views = {
-            view: audit_verdicts.Request(
-                view,
-                [p[view == VIEW] for p in FULLS],
-                [p[view == VIEW] for p in ORACLES[:oracles]],
-                GOLD[view == VIEW],
-                [OPTIONS[place] for place in GOLD[view == VIEW]],
-                300,
-            )
-            for view in SIZES
-        }
-        seeds = {view: [cases[label][view == VIEW]] for view in SIZES}
-        made = audit_verdicts.expected_evidence(views, seeds, stored["margins"], set(OPTIONS[:DELETED]))
-        assert audit_verdicts.differences(made, stored) == []
-        stored["views"][0]["memory"]["upper"] = 0.0123
-        assert len(audit_verdicts.differences(made, stored)) == 1
-        expected[label] = {**made, "margins": stored["margins"]}
-    words = audit_verdicts.expected_words(expected, list(found))
-    for label, model in found.items():
-        assert words[label][0] == model.verdict
-        assert isinstance(model.verdict_p, float)
-        assert words[label][1] == pytest.approx(model.verdict_p, rel=1e-9)
+        stored = json.loads(model.to_json())
+        record = {name: stored[name] for name in whole[label]}
+        assert list(agree(whole[label], record, Finding())) == []
+        record["evidence"]["views"][0]["memory"]["upper"] = 0.0123
+        wrong = [place for place, _ in agree(whole[label], record, Finding())]
+        assert wrong == [("evidence", "views", 0, "memory", "upper")]
+        assert whole[label]["verdict"].value == model.verdict

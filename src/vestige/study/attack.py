@@ -14,7 +14,7 @@ from vestige.study.plan import Plan, checked
 from vestige.study.pool import Failure, Silent
 from vestige.study.recovery import recover, recovery_name, stored_plan, targets
 from vestige.study.recovery_plan import RecoveryPlan, check_recovery
-from vestige.study.runner import Execution, note_failures, open_folder, stopped, team
+from vestige.study.runner import Execution, close_folder, note_failures, open_folder, stopped, team
 from vestige.study.store import Store, run_folders
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def attack_folder(
         except (KeyboardInterrupt, Interrupted):
             raise stopped(store) from None
         note_failures(store, made.nodes, made.failures)
+        close_folder(store)
         return made.records, tuple(made.failures)
 
 

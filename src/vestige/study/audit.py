@@ -12,13 +12,17 @@ from vestige.study import (
     audit_candidates,
     audit_files,
     audit_methods,
+    audit_parts,
     audit_recovery,
     audit_recovery_values,
     audit_requests,
     audit_results,
     audit_seeds,
     audit_summaries,
+    audit_tables,
+    audit_tuning,
     audit_units,
+    plan_audit,
 )
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.store import Store, now
@@ -63,7 +67,13 @@ class AuditReport(Record):
 
 CHECKS: tuple[tuple[str, str, Callable[[Folder], Finding]], ...] = (
     ("files", "every file has the hash that was written down, and no file is a stranger", audit_files.files),
-    ("keys", "keys follow from identities; no key and no label occurs twice", audit_files.keys),
+    ("keys", "keys follow from identities; no key and no label occurs twice", audit_parts.keys),
+    ("plan", "the plan is what the study file says", plan_audit.study_file),
+    (
+        "parts",
+        "finished parts say what follows from their identities and step logs, and the plan asks for each",
+        audit_parts.parts,
+    ),
     (
         "requests",
         "requests hash to their names, bundles are disjoint and in hash order",
@@ -82,18 +92,18 @@ CHECKS: tuple[tuple[str, str, Callable[[Folder], Finding]], ...] = (
         "candidate sets offer what was forgotten; S2 is what its seed draws",
         audit_candidates.candidates,
     ),
-    ("coverage", "everything planned is there", audit_files.coverage),
-    ("freeze", "settings were frozen after tuning and before any evaluation", audit_files.freeze),
-    ("tuning", "chosen settings follow from the recorded candidates", audit_files.tuning),
+    ("coverage", "everything planned is there, and what is listed was planned", plan_audit.coverage),
+    ("freeze", "settings were frozen after tuning and before any evaluation", audit_tuning.freeze),
+    ("tuning", "chosen settings follow from the recorded candidates", audit_tuning.tuning),
     (
         "probabilities",
         "tables are complete, aligned and those that were assessed",
-        audit_results.probabilities,
+        audit_tables.probabilities,
     ),
     (
         "gates",
         "eligibility, later failures and the intervention gate follow from probabilities",
-        audit_results.gates,
+        audit_tables.gates,
     ),
     ("distances", "every value is recomputed from probabilities", audit_results.values),
     ("intervals", "every interval is recomputed from its draws and seed", audit_results.intervals),
@@ -107,6 +117,11 @@ CHECKS: tuple[tuple[str, str, Callable[[Folder], Finding]], ...] = (
         "method-verdicts",
         "verdicts on methods from all their training seeds are recomputed",
         audit_methods.method_verdicts,
+    ),
+    (
+        "records",
+        "counts, caveats, sources and provenance of assessments follow from the folder",
+        audit_results.records,
     ),
     (
         "replication",

@@ -12,7 +12,7 @@ __all__ = ["candidates"]
 
 def candidates(folder: Folder) -> Finding:
     """Members are options in order, with every forgotten one; own sets the plan's; S2 drawn from its seed."""
-    found = Finding(what="conditions")
+    found = folder.finding("conditions")
     options = folder.json("data.json")["options"]
     for path in sorted(folder.root.glob("candidates/*.json")):
         kept = folder.json(f"candidates/{path.name}")

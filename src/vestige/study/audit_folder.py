@@ -4,25 +4,48 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from vestige.errors import InputError
 from vestige.study.audit_numbers import Table, load_table
+from vestige.study.store import RECORDS, program_sha256
 
-__all__ = ["Finding", "Folder"]
+if TYPE_CHECKING:
+    from vestige.data.intents import IntentData
+    from vestige.study.plan import Plan
+
+__all__ = ["VIEW_COLUMNS", "Finding", "Folder", "parsed"]
+
+T = TypeVar("T")
+VIEW_COLUMNS = ("row_id", "view", "unit")
 
 
 @dataclass
 class Finding:
-    """What a check found. count, what: how much was checked, for the report."""
+    """What a check found. count, what: how much was checked, for the report. earlier: whether the folder was
+    made by a version whose records say less; reworded: whether by another version than this one;
+    unfinished: whether its last run was interrupted."""
 
     failed: list[str] = field(default_factory=list)
     noted: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     count: int = 0
     what: str = ""
+    earlier: bool = False
+    reworded: bool = False
+    unfinished: bool = False
+
+    def there(self, holds: bool, otherwise: str) -> bool:
+        """As `need`, of what a run that was interrupted may not have made yet: it is then not checked."""
+        if not holds and self.unfinished:
+            self.count += 1
+            self.unchecked.append(f"{otherwise}: the last run was interrupted")
+            return False
+        return self.need(holds, otherwise)
 
     def need(self, holds: bool, otherwise: str) -> bool:
         """Count a condition; note `otherwise` where it does not hold."""
@@ -32,22 +55,69 @@ class Finding:
         return holds
 
 
+def parsed(raw: bytes) -> Any:
+    """The value in a JSON file as vestige writes them: no name twice, no NaN. Raises ValueError."""
+    return json.loads(raw, object_pairs_hook=_each_once, parse_constant=_no_number)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name twice in one object")
+    return found
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} for a number")
+
+
 @dataclass
 class Folder:
     """A run folder. Raises OSError, ValueError or KeyError where a file is not what it should be."""
 
     root: Path
-    memo: dict[str, Any] = field(default_factory=dict)
+    memo: dict[Hashable, Any] = field(default_factory=dict)
     """What one check worked out and another needs."""
-    _tables: dict[str, Table] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    """Prediction files by their path in the folder, each read once."""
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, worked out once. An error is raised again each time."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        found: T = self.memo[key]
+        return found
 
     def json(self, name: str) -> Any:
         """The value in a JSON file."""
-        return json.loads((self.root / name).read_bytes())
+        return self.once(("json", name), lambda: parsed((self.root / name).read_bytes()))
+
+    def optional(self, name: str, absent: Any) -> Any:
+        """The value in a JSON file, or what its absence stands for."""
+        return self.json(name) if self.has(name) else absent
 
     def has(self, name: str) -> bool:
         """Whether a file is there."""
         return (self.root / name).is_file()
+
+    def finding(self, what: str) -> Finding:
+        """An empty finding of this folder. what: what its check counts."""
+        return Finding(what=what, earlier=self.earlier, reworded=self.reworded, unfinished=self.unfinished)
+
+    @cached_property
+    def earlier(self) -> bool:
+        """Whether a version made the folder whose records lack what today's have."""
+        return any(item.get("records") != RECORDS for item in self.json("history.json"))
+
+    @cached_property
+    def unfinished(self) -> bool:
+        """Whether the last run was interrupted; of an earlier version that is not known, and taken for no."""
+        return not self.earlier and "ended" not in self.json("history.json")[-1]
+
+    @cached_property
+    def reworded(self) -> bool:
+        """Whether another version of vestige made the folder, whose sentences may read otherwise."""
+        return any(item.get("program") != program_sha256() for item in self.json("history.json"))
 
     @cached_property
     def plan(self) -> Any:
@@ -60,7 +130,7 @@ class Folder:
         found = {}
         for path in sorted((self.root / "nodes").glob("*/record.json")):
             if not path.parent.name.startswith("."):
-                found[path.parent.name] = json.loads(path.read_bytes())
+                found[path.parent.name] = self.json(f"nodes/{path.parent.name}/record.json")
         return found
 
     def by_key(self, kind: str, key: str) -> Any:
@@ -71,20 +141,22 @@ class Folder:
     def requests(self) -> dict[str, Any]:
         """Bundle label -> request."""
         return {
-            path.stem: json.loads(path.read_bytes()) for path in sorted(self.root.glob("requests/*.json"))
+            path.stem: self.json(f"requests/{path.name}")
+            for path in sorted(self.root.glob("requests/*.json"))
         }
 
     @cached_property
     def assessments(self) -> dict[str, Any]:
         """File name without suffix -> assessment."""
         return {
-            path.stem: json.loads(path.read_bytes()) for path in sorted(self.root.glob("assessments/*.json"))
+            path.stem: self.json(f"assessments/{path.name}")
+            for path in sorted(self.root.glob("assessments/*.json"))
         }
 
     @cached_property
     def evaluations(self) -> list[Any]:
         """Every planned evaluation with its key."""
-        found: list[Any] = self.json("evaluations.json") if self.has("evaluations.json") else []
+        found: list[Any] = self.optional("evaluations.json", [])
         return found
 
     @cached_property
@@ -94,16 +166,16 @@ class Folder:
         for path in sorted(self.root.glob("views/*.csv")):
             with path.open(newline="", encoding="utf-8") as file:
                 rows = list(csv.reader(file))
-            if rows[0] != ["row_id", "view", "unit"]:
+            if rows[0] != list(VIEW_COLUMNS):
                 raise ValueError(f"{path.name}: columns {rows[0]}")
             found[path.stem] = [(row[0], row[1], row[2]) for row in rows[1:]]
         return found
 
     def table(self, name: str) -> Table:
         """A prediction file, by its path in the folder."""
-        if name not in self._tables:
-            self._tables[name] = load_table(self.root / name)
-        return self._tables[name]
+        if name not in self.tables:
+            self.tables[name] = load_table(self.root / name)
+        return self.tables[name]
 
     def evaluates(self, bundle: str, seed: int) -> bool:
         """Whether the plan evaluates a bundle at a seed."""
@@ -114,6 +186,33 @@ class Folder:
             if bundle in labels and seed in (part.get("seeds") or self.plan.get("seeds", [17])):
                 return True
         return False
+
+    @cached_property
+    def planned(self) -> Plan:
+        """The plan as a study is run by it. Raises ValueError where it is none."""
+        from vestige.study.plan import Plan
+
+        return Plan.model_validate(self.plan)
+
+    def data_set(self) -> IntentData | str:
+        """The data set that the plan names, or why it cannot be compared with: it is not here, or is another
+        version of what was used."""
+        return self.once("data set", self._data_set)
+
+    def _data_set(self) -> IntentData | str:
+        from vestige.data.intents import load_intents
+
+        try:
+            loaded = load_intents(self.planned.dataset)
+        except InputError as error:
+            return f"the data set could not be loaded: {error}"
+        used = str(self.json("data.json")["sha256"])
+        if loaded.sha256 != used:
+            return (
+                f"the data set here has another hash ({loaded.sha256[:16]}) than the one that was used "
+                f"({used[:16]}): another version of it"
+            )
+        return loaded
 
     @property
     def primary_seed(self) -> int:

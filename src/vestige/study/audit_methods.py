@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from vestige.study import audit_verdicts
+from vestige.study import audit_evidence, audit_verdicts
+from vestige.study.audit_compare import compared
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.audit_numbers import Array, Table
-from vestige.study.audit_summaries import CellTables, cell_tables, tested
+from vestige.study.audit_summaries import CellTables, cell_tables, framed, labels_of, tested
 from vestige.study.audit_verdicts import Models, Request
+from vestige.study.words_audit import Speaker
 
 __all__ = ["method_verdicts"]
 
@@ -22,74 +24,69 @@ TEMPERATURES = (0.5, 2.0, 5.0)
 
 
 def method_verdicts(folder: Folder) -> Finding:
-    """Evidence, word and corrected p of every verdict on a method, from probabilities."""
-    found = Finding(what="verdicts on methods")
+    """Evidence, word, sentence and corrected p of every verdict on a method, from probabilities."""
+    found = folder.finding("verdicts on methods")
     stored = tested(folder, NAME, found)
     if stored is None:
         return found
     cells = cell_tables(folder)
-    given = {(item["label"], item["bundle"]): item for item in stored["methods"]}
-    wanted: set[tuple[str, str]] = set()
+    methods: list[Any] = []
     for bundle in sorted({cell.bundle for cell in cells}):
-        here = [cell for cell in cells if cell.bundle == bundle]
-        several = {
-            label: seeds
-            for label in dict.fromkeys(label for cell in here for label in cell.unlearned)
-            if len(seeds := [cell.seed for cell in here if label in cell.unlearned]) > 1
-        }
-        wanted |= {(label, bundle) for label in several}
-        mine = {label: given[label, bundle] for label in several if (label, bundle) in given}
-        if mine:
-            _bundle(folder, here, mine, several, found)
-    found.need(set(given) == wanted, f"{NAME}: verdicts on {sorted(given)}, not on {sorted(wanted)}")
+        methods += _bundle(folder, [cell for cell in cells if cell.bundle == bundle], stored)
+    compared(framed(folder, "vestige-method-verdicts-1", methods), stored, found, NAME)
     return found
 
 
-def _bundle(
-    folder: Folder,
-    cells: Sequence[CellTables],
-    stored: Mapping[str, Any],
-    several: Mapping[str, list[int]],
-    found: Finding,
-) -> None:
+def _bundle(folder: Folder, cells: Sequence[CellTables], stored: Any) -> list[dict[str, Any]]:
+    """The verdicts on methods that a bundle's cells test at two training seeds or more."""
+    seeds = {
+        label: sorted(cell.seed for cell in cells if label in cell.unlearned) for label in labels_of(folder)
+    }
+    several = {label: listed for label, listed in seeds.items() if len(listed) > 1}
+    if not several:
+        return []
     records = [folder.assessments[_stem(folder, cell)] for cell in cells]
-    paths = {
-        role: sorted({path for cell in cells for own, path in cell.paths if own == role})
+    tables = {
+        role: [
+            folder.table(path)
+            for path in sorted({path for cell in cells for own, path in cell.paths if own == role})
+        ]
         for role in ("full", "oracle")
     }
-    first = cells[0].full
-    tables = {role: [folder.table(path) for path in listed] for role, listed in paths.items()}
-    draws = folder.plan.get("draws", 5000)
-    requests = {view: _request(view, first, tables, draws) for view in VIEWS}
+    requests = {view: _request(view, cells[0].full, tables, folder.planned.draws) for view in VIEWS}
     options = {name for record in records for name in record["forgotten"]}
     # All of them at once: a request knows divergences by the identity of tables, which must live as long.
-    tested_models = {
+    models = {
         label: {
             view: [_rows(cell.unlearned[label], view) for cell in cells if label in cell.unlearned]
             for view in VIEWS
         }
-        for label in stored
+        for label in several
     }
-    expected = {}
-    for label, item in stored.items():
-        place = f"'{label}' on bundle {cells[0].bundle}"
-        found.need(sorted(item["seeds"]) == sorted(several[label]), f"{place}: seeds {item['seeds']}")
-        seeds = tested_models[label]
-        margins = item["evidence"]["margins"]
-        for name, value in folder.plan.get("margins", {}).items():
-            found.need(margins[name] == value, f"{place}: the margin of {name} is not the plan's")
-        probes = _asked(folder, records, label, requests, seeds)
-        expected[label] = audit_verdicts.expected_evidence(requests, seeds, margins, options, probes)
-        for line in audit_verdicts.differences(expected[label], item["evidence"]):
-            found.need(False, f"{place}: {line}")
-        expected[label]["margins"] = margins
+    margins = folder.planned.margins.model_dump(mode="json")
+    evidences = {
+        label: audit_verdicts.expected_evidence(
+            requests, models[label], margins, options, _asked(folder, records, label, requests, models[label])
+        )
+        for label in several
+    }
     family = list(dict.fromkeys(name for record in records for name in record["family"]))
-    words = audit_verdicts.expected_words(expected, family)
-    for label, item in stored.items():
-        word, p = words[label]
-        place = f"'{label}' on bundle {cells[0].bundle}"
-        found.need(item["verdict"] == word, f"{place} is {word}, recorded {item['verdict']}")
-        found.need(audit_verdicts.same(p, item["verdict_p"]), f"{place}: p of its verdict is {p}")
+    told = {item["label"]: item for item in stored["methods"] if item["bundle"] == cells[0].bundle}
+    speaker = Speaker(records[0], told)
+    judged = audit_evidence.judged(evidences, requests, models, margins, family, speaker)
+    return [
+        {
+            **{key: _model(cells, label)[key] for key in ("label", "method", "control")},
+            "bundle": cells[0].bundle,
+            "seeds": several[label],
+            **item,
+        }
+        for label, item in judged.items()
+    ]
+
+
+def _model(cells: Sequence[CellTables], label: str) -> Any:
+    return next(cell.models[label] for cell in cells if label in cell.models)
 
 
 def _stem(folder: Folder, cell: CellTables) -> str:
@@ -144,7 +141,7 @@ def _asked(
             )
             for view in ("F", "G")
         }
-    if "temperature" in folder.plan.get("probes", ()):
+    if "temperature" in folder.planned.probes:
         for temperature in TEMPERATURES:
             found[f"temperature {temperature:g}"] = {
                 view: audit_verdicts.at_temperature(requests[view], seeds[view], temperature)

@@ -6,9 +6,12 @@ there cannot hide here; keep it that way.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -40,7 +43,10 @@ BINS = 15
 
 @dataclass(frozen=True)
 class Table:
-    """A prediction file: rows sorted by id, options sorted by name, p (N, C) as stored."""
+    """A prediction file: rows sorted by id, options sorted by name, p (N, C).
+
+    off: largest distance of a row's sum from 1 as stored. sha256: of rows, options and p.
+    """
 
     row_ids: list[str]
     view: list[str]
@@ -48,24 +54,38 @@ class Table:
     gold: list[str]
     options: list[str]
     p: Array
+    off: float = 0.0
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of everything in the table."""
+        state = hashlib.sha256()
+        names = json.dumps([self.options, self.row_ids, self.view, self.unit, self.gold]).encode()
+        for data in (names, self.p.astype("<f8").tobytes()):
+            state.update(f"{len(data)}:".encode())
+            state.update(data)
+        return state.hexdigest()
 
 
 def load_table(path: Path) -> Table:
     """Read a Parquet prediction file. Raises OSError or ValueError when it is not one."""
     import pyarrow.parquet as pq
 
-    columns: dict[str, list[Any]] = pq.ParquetFile(path).read().to_pydict()
-    options = sorted(name[2:] for name in columns if name.startswith("p:"))
-    order = sorted(range(len(columns["row_id"])), key=lambda row: str(columns["row_id"][row]))
-    p = np.array([[columns[f"p:{name}"][row] for name in options] for row in order], dtype=np.float64)
+    table = pq.ParquetFile(path).read()
+    named = ("row_id", "view", "unit", "gold")
+    options = sorted(name[2:] for name in table.column_names if name.startswith("p:"))
+    others = sorted(set(table.column_names) - {*named, *(f"p:{name}" for name in options)})
+    if others or len(set(table.column_names)) < len(table.column_names):
+        raise ValueError(f"{path.parent.name}/{path.name}: columns {others or 'twice'}")
+    texts = {name: [str(item) for item in table[name].to_pylist()] for name in named}
+    order = sorted(range(table.num_rows), key=texts["row_id"].__getitem__)
+    p = np.column_stack([table[f"p:{name}"].to_numpy() for name in options]).astype(np.float64)[order]
+    p = np.ascontiguousarray(p)
     sums = p.sum(axis=1)
     off = np.abs(sums - 1) > len(options) * np.finfo(np.float64).eps
     p[off] = p[off] / sums[off, None]
-
-    def text(name: str) -> list[str]:
-        return [str(columns[name][row]) for row in order]
-
-    return Table(text("row_id"), text("view"), text("unit"), text("gold"), options, p)
+    row_ids, view, unit, gold = ([texts[name][row] for row in order] for name in named)
+    return Table(row_ids, view, unit, gold, options, p, float(np.abs(sums - 1).max()))
 
 
 def js(p: Array, q: Array) -> Array:
@@ -124,12 +144,23 @@ def progress(start: Array, distance: Array) -> Stat:
 
 def best(p: Array) -> list[frozenset[int]]:
     """The columns of the largest probability of each row: several in a tie."""
-    return [frozenset(np.flatnonzero(row == row.max()).tolist()) for row in p]
+    return [frozenset(np.flatnonzero(row).tolist()) for row in _largest(p)]
+
+
+def _largest(p: Array) -> NDArray[np.bool_]:
+    """(N, C): where a row has its largest probability."""
+    return np.asarray(p == p.max(axis=1, keepdims=True))
 
 
 def right(p: Array, gold: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Whether gold is the one best option of its row: a tie is wrong."""
-    return np.array([columns == {int(own)} for columns, own in zip(best(p), gold, strict=True)], dtype=bool)
+    largest = _largest(p)
+    return np.asarray((largest.sum(axis=1) == 1) & largest[np.arange(len(p)), gold])
+
+
+def same_best(p: Array, q: Array) -> NDArray[np.bool_]:
+    """Whether two tables have the same best options in a row, ties included."""
+    return np.asarray((_largest(p) == _largest(q)).all(axis=1))
 
 
 def ece(p: Array, gold: NDArray[np.intp]) -> Stat:
@@ -137,8 +168,7 @@ def ece(p: Array, gold: NDArray[np.intp]) -> Stat:
     top = p.max(axis=1)
     hit = right(p, gold).astype(np.float64)
     columns = np.zeros((len(p), BINS + 1))
-    for row, confidence in enumerate(top):
-        columns[row, bin_of(float(confidence))] = hit[row] - confidence
+    columns[np.arange(len(p)), bins_of(top)] = hit - top
     columns[:, BINS] = 1.0
     return Stat(columns, lambda s: np.abs(s[:, :BINS]).sum(axis=1) / s[:, BINS])
 
@@ -146,6 +176,12 @@ def ece(p: Array, gold: NDArray[np.intp]) -> Stat:
 def bin_of(confidence: float) -> int:
     """Which of the 15 bins."""
     return next((j for j in range(BINS) if confidence <= (j + 1) / BINS), BINS - 1)
+
+
+def bins_of(confidence: Array) -> NDArray[np.intp]:
+    """Which of the 15 bins, of each: the first whose upper edge is not below it."""
+    edges = np.array([(j + 1) / BINS for j in range(BINS - 1)])
+    return np.asarray((confidence[:, None] > edges).sum(axis=1))
 
 
 def minus(first: Stat, second: Stat) -> Stat:
@@ -243,7 +279,7 @@ def statistics_of(view: View, role: str, p: Array) -> dict[str, Stat]:
     if view.name == "R":
         found["ece"] = ece(p, view.gold)
     if role != "full":
-        found["churn"] = mean([mine != theirs for mine, theirs in zip(best(p), best(view.full), strict=True)])
+        found["churn"] = mean(~same_best(p, view.full))
         if view.name == "R":
             found["delta_accuracy"] = minus(accuracy, mean(right(view.full, view.gold)))
             found["delta_ece"] = minus(found["ece"], ece(view.full, view.gold))
@@ -256,7 +292,7 @@ def _against_oracle(view: View, oracle: Array, role: str, p: Array) -> dict[str,
     start, distance = js(view.full, oracle), js(p, oracle)
     found = {
         "oracle_distance": mean(distance),
-        "completeness": mean([mine == theirs for mine, theirs in zip(best(p), best(oracle), strict=True)]),
+        "completeness": mean(same_best(p, oracle)),
         "total_variation": mean(np.abs(p - oracle).sum(axis=1) / 2),
         "activation_distance": mean(np.sqrt(((p - oracle) ** 2).sum(axis=1))),
     }
@@ -359,9 +395,8 @@ def _counts(n: int, draws: int, seed: int) -> Iterator[Array]:
     for begin in range(0, draws, block):
         size = min(block, draws - begin)
         picked = rng.integers(0, n, (size, n))
-        counts = np.zeros((size, n))
-        np.add.at(counts, (np.repeat(np.arange(size), n), picked.ravel()), 1.0)
-        yield counts
+        flat = picked + n * np.arange(size)[:, None]
+        yield np.bincount(flat.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
 
 
 def _drawn(columns: Array, draws: int, seed: int) -> Array:
@@ -403,10 +438,27 @@ def over_both(view: View, p: Array) -> dict[str, Stat]:
     return found
 
 
-def both_views(f: View, g: View, first: Stat, second: Stat, draws: int) -> tuple[Resampled, Resampled]:
-    """A ratio of sums over F and G: rows drawn apart (seeds 1 and 2), units drawn once (seed 101)."""
-    joined = Stat(np.vstack([first.columns, second.columns]), first.finish, max(first.scale, second.scale))
-    sums = _drawn(first.columns, draws, SEEDS["F"]) + _drawn(second.columns, draws, SEEDS["G"])
-    row = Resampled(joined.value, first.finish(sums), len(joined.columns), joined.scale)
-    unit = resample({"": joined}, draws, SEEDS["F"] + UNIT_OFFSET, [*f.units, *g.units])[""]
-    return row, unit
+def both_views(
+    f: View, g: View, first: Mapping[Any, Stat], second: Mapping[Any, Stat], draws: int
+) -> tuple[dict[Any, Resampled], dict[Any, Resampled]]:
+    """Ratios of sums over F and G: rows drawn apart (seeds 1 and 2), units drawn once (seed 101).
+
+    first, second: the same statistics on either view. Returns resamples over rows and over units.
+    """
+    joined = {
+        name: Stat(
+            np.vstack([item.columns, second[name].columns]), item.finish, max(item.scale, second[name].scale)
+        )
+        for name, item in first.items()
+    }
+    if not joined:
+        return {}, {}
+    sums = _drawn(np.column_stack([item.columns for item in first.values()]), draws, SEEDS["F"])
+    sums = sums + _drawn(np.column_stack([item.columns for item in second.values()]), draws, SEEDS["G"])
+    row, begin = {}, 0
+    for name, item in joined.items():
+        width = item.columns.shape[1]
+        drawn = np.asarray(item.finish(sums[:, begin : begin + width]), dtype=np.float64)
+        row[name] = Resampled(item.value, drawn, len(item.columns), item.scale)
+        begin += width
+    return row, resample(joined, draws, SEEDS["F"] + UNIT_OFFSET, [*f.units, *g.units])

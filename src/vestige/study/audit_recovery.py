@@ -45,7 +45,7 @@ def columns(path: Path) -> dict[str, list[Any]]:
 
 def recovery_rows(folder: Folder) -> Finding:
     """Exposed rows nested and apart from scored ones; pairs distinct; all that was planned there."""
-    found = Finding(what="conditions")
+    found = folder.finding("conditions")
     made = records(folder)
     _coverage(folder, made, found)
     for stem, record in made.items():
@@ -240,23 +240,11 @@ def _swapped(
 
 def _training_gold(folder: Folder) -> dict[str, str] | None:
     """Training row -> gold, where the data set is at hand with the recorded hash."""
-    if "training gold" not in folder.memo:
-        from vestige.data.intents import load_intents
-        from vestige.errors import InputError
-        from vestige.study.plan import Plan
-
-        try:
-            data = load_intents(Plan.model_validate(folder.plan).dataset)
-        except InputError:
-            folder.memo["training gold"] = None
-        else:
-            rows = data.rows("train")
-            same = data.sha256 == folder.json("data.json")["sha256"]
-            folder.memo["training gold"] = (
-                dict(zip(rows["row_id"], rows["gold"], strict=True)) if same else None
-            )
-    found: dict[str, str] | None = folder.memo["training gold"]
-    return found
+    loaded = folder.data_set()
+    if isinstance(loaded, str):
+        return None
+    rows = loaded.rows("train")
+    return dict(zip(rows["row_id"], rows["gold"], strict=True))
 
 
 def _nested(stem: str, exposed: Exposed, found: Finding) -> None:

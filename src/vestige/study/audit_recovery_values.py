@@ -29,7 +29,7 @@ Line = tuple[str, float, bool]
 
 def recovery_values(folder: Folder) -> Finding:
     """Curves from the adaptations' tables, contrasts, thresholds and intervals from the curves."""
-    found = Finding(what="values")
+    found = folder.finding("values")
     made = records(folder)
     found.need(
         all(record["format"] == "vestige-recovery-1" for record in made.values()),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 from itertools import combinations
 from typing import Any
 
-from vestige.errors import InputError
 from vestige.seeds import digest
-from vestige.study.audit_folder import Finding, Folder
+from vestige.study import plan_audit
+from vestige.study.audit_compare import Later, compared
+from vestige.study.audit_folder import VIEW_COLUMNS, Finding, Folder
 
 __all__ = ["data", "exposure", "requests", "reserved"]
 
@@ -23,7 +26,7 @@ def _ordered(units: Any, salt: str) -> list[str]:
 
 def requests(folder: Folder) -> Finding:
     """Hashes, disjointness and hash order of the requests."""
-    found = Finding(what="conditions")
+    found = folder.finding("conditions")
     for label, request in folder.requests.items():
         units, rows = digest("units", *sorted(request["units"])), digest(*sorted(request["unit_of"]))
         found.need(request["bundle"] == label, f"requests/{label}.json names bundle {request['bundle']}")
@@ -41,6 +44,10 @@ def requests(folder: Folder) -> Finding:
         found.need(not shared, f"bundles {label} and {other_label} share {len(shared)} rows")
     if folder.has("bundles.json"):
         _hash_order(folder, found)
+    elif folder.requests:
+        found.need(not folder.planned.deletion.bundled, "no bundles.json, though units are drawn in bundles")
+    for label, request in folder.requests.items():
+        compared(plan_audit.requested(folder, label), request, found, f"requests/{label}.json")
     return found
 
 
@@ -68,9 +75,7 @@ def _hash_order(folder: Folder, found: Finding) -> None:
         held = _eligible(folder.json("reserving-gate.json")["gate"], kind, plan["salt"])
     else:
         found.need(asked.get("reserved_by") is None, "no reserving gate, though the plan names one")
-    wanted = asked.get("units_per_bundle") or SIZES[kind]
-    found.need(plan["size"] == wanted, f"bundles of {plan['size']} units, planned {wanted}")
-    _bundles(plan, ordered, found, held)
+    _bundles(folder, plan, ordered, found, held)
 
 
 def _eligible(gate: Any, kind: str, salt: str) -> list[str]:
@@ -84,28 +89,40 @@ def _eligible(gate: Any, kind: str, salt: str) -> list[str]:
     return list(first.values())
 
 
-def _bundles(plan: Any, ordered: list[str], found: Finding, held: list[str] | None = None) -> None:
+def _bundles(
+    folder: Folder, plan: Any, ordered: list[str], found: Finding, held: list[str] | None = None
+) -> None:
     """Every bundle is the next units of `ordered`; held: the order that reserved bundles are taken from."""
-    size = plan["size"]
+    deletion = folder.planned.deletion
+    size = deletion.units_per_bundle or SIZES.get(deletion.granularity) or plan["size"]
+    labels = [
+        f"{place:02d}" for place in range(max(map(int, ("00", *deletion.bundles, *deletion.reserved))) + 1)
+    ]
     secret = {
         label: (ordered if held is None else held)[int(label) * size : (int(label) + 1) * size]
-        for label in plan["reserved"]
+        for label in deletion.reserved
     }
-    for label, units in secret.items():
-        same = digest("units", *sorted(units)) == plan["reserved"][label]
-        found.need(same, f"reserved bundle {label}: another hash")
-    kept_away = {unit for units in secret.values() for unit in units}
-    ordered = [unit for unit in ordered if unit not in kept_away]
-    for place, label in enumerate(sorted(plan["bundles"], key=int)):
-        units = ordered[place * size : (place + 1) * size]
-        found.need(
-            plan["bundles"][label] == units, f"bundle {label} is not in hash order of the eligible units"
-        )
+    drawn = labels
+    if held is not None:
+        kept_away = {unit for units in secret.values() for unit in units}
+        ordered = [unit for unit in ordered if unit not in kept_away]
+        drawn = [label for label in labels if label not in secret]
+    bundles = {label: ordered[place * size : (place + 1) * size] for place, label in enumerate(drawn)}
+    expected = {
+        "salt": deletion.salt,
+        "size": size,
+        "eligible": len(ordered),
+        "eligible_sha256": digest("units", *sorted(ordered)),
+        "bundles": {label: units for label, units in bundles.items() if label not in secret},
+        "reserved": {label: digest("units", *sorted(units)) for label, units in secret.items()},
+        "left": max(0, len(ordered) - size * len(drawn)),
+    }
+    compared(expected, plan, found, "bundles.json, in hash order of the eligible units")
 
 
 def reserved(folder: Folder) -> Finding:
     """No trace of a reserved bundle beyond its hash."""
-    found = Finding(what="conditions")
+    found = folder.finding("conditions")
     asked = folder.plan.get("deletion", {}).get("reserved", [])
     held = folder.json("bundles.json")["reserved"] if folder.has("bundles.json") else {}
     labels = sorted({*held, *(f"{item:02d}" if isinstance(item, int) else item for item in asked)})
@@ -128,10 +145,17 @@ def reserved(folder: Folder) -> Finding:
 
 
 def exposure(folder: Folder) -> Finding:
-    """F, G and R apart; F the deleted rows; tuning rows apart from evaluation rows; oracles short of D_F."""
-    found = Finding(what="conditions")
+    """F, G and R apart; F the deleted rows; tuning rows apart from evaluation rows; oracles short of D_F.
+
+    View tables have the bytes that a run writes.
+    """
+    found = folder.finding("conditions")
     evaluated: set[str] = set()
     for name, rows in folder.views.items():
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows([VIEW_COLUMNS, *sorted(rows)])
+        same = out.getvalue().encode() == (folder.root / "views" / f"{name}.csv").read_bytes()
+        found.need(same, f"views/{name}.csv is not sorted by row, or not as a run writes it")
         label, split = name.rsplit("-", 1)
         ids = [row[0] for row in rows]
         found.need(len(set(ids)) == len(ids), f"views/{name}: a row in two views")
@@ -177,10 +201,7 @@ def _request(folder: Folder, rows_sha256: str) -> Any:
 
 def data(folder: Folder) -> Finding:
     """Requests, views and trained rows against the data set, where it can be loaded."""
-    from vestige.data.intents import load_intents
-    from vestige.study.plan import Plan
-
-    found = Finding(what="conditions")
+    found = folder.finding("conditions")
     stored = folder.json("data.json")
     for name, record in folder.nodes.items():
         found.need(
@@ -190,18 +211,20 @@ def data(folder: Folder) -> Finding:
         found.need(
             request["data_sha256"] == stored["sha256"], f"request {label}: made on other data than data.json"
         )
-    plan = Plan.model_validate(folder.plan)
-    try:
-        loaded = load_intents(plan.dataset)
-    except InputError as error:
-        found.unchecked.append(f"the data set could not be loaded: {error}")
+    plan = folder.planned
+    loaded = folder.data_set()
+    if isinstance(loaded, str):
+        found.unchecked.append(loaded)
         return found
-    if loaded.sha256 != stored["sha256"]:
-        found.unchecked.append(
-            f"the data set here has another hash ({loaded.sha256[:16]}) than the one that was used "
-            f"({stored['sha256'][:16]}): another version of it"
-        )
-        return found
+    report = loaded.report.model_dump(mode="json")
+    expected = {
+        "name": loaded.name,
+        "sha256": loaded.sha256,
+        "options": [option.id for option in loaded.options],
+        "out_of_scope": loaded.out_of_scope,
+        "report": {key: Later(value) for key, value in report.items()},
+    }
+    compared(expected, stored, found, "data.json")
     train = dict(zip(loaded.rows("train")["row_id"], loaded.rows("train")["gold"], strict=True))
     for label, request in folder.requests.items():
         rows = set(request["unit_of"])
@@ -214,7 +237,7 @@ def data(folder: Folder) -> Finding:
         drawn = [row for row, gold in train.items() if gold != loaded.out_of_scope]
         size = max(1, int(share * len(drawn) + 0.5))
         found.need(bundles["size"] == size, f"bundles of {bundles['size']} rows, planned {size}")
-        _bundles(bundles, _ordered(drawn, bundles["salt"]), found)
+        _bundles(folder, bundles, _ordered(drawn, bundles["salt"]), found)
     for name, rows_of in folder.views.items():
         label, split = name.rsplit("-", 1)
         there = loaded.rows("evaluation" if split == "evaluation" else "development")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -12,16 +12,21 @@ import numpy as np
 from scipy import stats
 
 from vestige.study import audit_numbers as numbers
+from vestige.study.audit_compare import TOLERANCE, UNDEFINED, Later, Near, Said, compared
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.audit_numbers import SEEDS, UNIT_OFFSET, Array, Resampled, Stat, Table
 
-__all__ = ["CellTables", "cell_tables", "replication", "tested"]
+__all__ = ["TOLERANCE", "CellTables", "cell_tables", "framed", "labels_of", "replication", "tested"]
 
-TOLERANCE = 1e-12
 NESTED_SEEDS = {"F": 201, "G": 202}
 POOLED_SEEDS = {"F": 301, "G": 302}
 BUNDLE_SEEDS = {"F": 401, "G": 402}
 VIEWS = ("F", "G")
+NESTED = "hierarchical bootstrap over seeds, bundles and units, percentile"
+POOLED = "unit bootstrap, units of all bundles drawn together, percentile"
+BUNDLES = "bundle-then-unit bootstrap of seed-averaged units, percentile"
+OTHER_ROWS = "other rows: no paired interval"
+INPUTS = Said("a hash", lambda told: isinstance(told, str) and len(told) == 64)
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,10 @@ class CellTables:
 
 def cell_tables(folder: Folder) -> list[CellTables]:
     """The planned cells that were assessed against an oracle, in order of seed as text, then bundle."""
+    return folder.once("cell tables", lambda: _cell_tables(folder))
+
+
+def _cell_tables(folder: Folder) -> list[CellTables]:
     planned = {entry["assessment"] for entry in folder.evaluations}
     found = []
     for stem, stored in folder.assessments.items():
@@ -71,9 +80,30 @@ def tested(folder: Folder, name: str, found: Finding) -> Any:
             found.need(False, f"{name} summarises nothing that was assessed")
         return None
     if not folder.has(name):
-        found.unchecked.append(f"no {name}: an interrupted run, or one of an earlier version")
+        if folder.earlier:
+            found.unchecked.append(f"no {name}: a run of an earlier version")
+        else:
+            found.there(False, f"no {name}, though there is something to summarise")
         return None
     return folder.json(name)
+
+
+def framed(folder: Folder, form: str, methods: Sequence[Any]) -> dict[str, Any]:
+    """What every summary says of itself, with its methods."""
+    return {
+        "format": form,
+        "inputs": INPUTS,
+        "draws": folder.planned.draws,
+        "condition": _condition(folder),
+        "methods": list(methods),
+    }
+
+
+def _condition(folder: Folder) -> str:
+    planned = folder.planned.planned
+    seeds = sorted({cell.seed for cell in planned})
+    bundles = sorted({cell.bundle for cell in planned})
+    return f"training seeds {', '.join(map(str, seeds))}; bundles {', '.join(bundles)}"
 
 
 @dataclass(frozen=True)
@@ -87,11 +117,8 @@ class Gains:
     @property
     def by_unit(self) -> list[float]:
         """Mean gain of each unit, units in order of name."""
-        gain = self.start - self.distance
-        return [
-            float(np.mean([value for value, unit in zip(gain, self.units, strict=True) if unit == name]))
-            for name in sorted(set(self.units))
-        ]
+        gain, units = self.start - self.distance, np.array(self.units)
+        return [float(gain[units == name].mean()) for name in sorted(set(self.units))]
 
 
 Cells = dict[tuple[int, str], Gains]
@@ -112,53 +139,62 @@ def _gains(cells: list[CellTables], label: str, view: str) -> Cells:
     return found
 
 
+def labels_of(folder: Folder) -> list[str]:
+    """Labels of the methods that were compared, in the order of the plan."""
+    planned = [entry["label"] for entry in folder.evaluations]
+    there = {label for cell in cell_tables(folder) for label in cell.models}
+    return [label for label in dict.fromkeys(planned) if label in there]
+
+
 def replication(folder: Folder) -> Finding:
     """Nested and pooled estimates, their intervals, leave-one-out, differences and the decision."""
-    found = Finding(what="values and intervals")
+    found = folder.finding("values and intervals")
     cells = cell_tables(folder)
-    labels = list(dict.fromkeys(label for cell in cells for label in cell.unlearned))
-    for name, check in (("summaries/replication.json", _replicated), ("summaries/pooled.json", _pooled)):
+    labels = labels_of(folder)
+    for name, form, make in (
+        ("summaries/replication.json", "vestige-replication-1", _replicated),
+        ("summaries/pooled.json", "vestige-pooled-1", _pooled),
+    ):
         stored = tested(folder, name, found)
         if stored is None:
             continue
-        given = [method["label"] for method in stored["methods"]]
-        found.need(sorted(given) == sorted(labels), f"{name}: methods {given}, not {labels}")
-        told = stored["draws"] == folder.plan.get("draws", 5000)
-        found.need(told, f"{name}: another number of draws than planned")
-        for method in stored["methods"]:
-            for view in method["views"]:
-                gains = _gains(cells, method["label"], view["view"])
-                place = f"{name}: '{method['label']}' on {view['view']}"
-                check(gains, view, stored, found, place)
+        methods = [
+            {
+                "label": label,
+                **{key: _model(cells, label)[key] for key in ("method", "control")},
+                **make(folder, cells, label),
+            }
+            for label in labels
+        ]
+        expected = framed(folder, form, methods)
         if name.endswith("replication.json"):
-            for method in stored["methods"]:
-                _decision(cells, method, found)
-            _differences(cells, labels, stored, found)
+            expected["differences"] = Later(_differences(folder, cells, labels))
+        compared(expected, stored, found, name)
     return found
 
 
-def _near(again: float, stored: Any, scale: float = 1.0) -> bool:
-    if isinstance(stored, dict):
-        return math.isnan(again)
-    return bool(abs(again - stored) <= TOLERANCE * max(1.0, scale))
+def _model(cells: list[CellTables], label: str) -> Any:
+    return next(cell.models[label] for cell in cells if label in cell.models)
+
+
+def _near(value: float, scale: float = 1.0) -> Near:
+    return Near(value, TOLERANCE * max(1.0, scale))
 
 
 def _interval(
-    again: Array, stored: Any, place: str, found: Finding, *, seed: int, draws: int, kind: str, condition: str
-) -> None:
+    again: Array, *, seed: int, draws: int, kind: str, condition: str, scale: float = 1.0
+) -> dict[str, Any]:
     """A percentile interval from draws of one's own, and what it says of itself."""
-    if "undefined" in stored:
-        found.need(bool(np.ptp(again) == 0), f"{place} exists")
-        return
-    told = (stored["seed"], stored["draws"], stored["level"], stored["condition"])
-    found.need(told == (seed, draws, 0.95, condition), f"{place}: another seed, draws, level or condition")
-    found.need(stored["kind"].startswith(kind), f"{place} is called {stored['kind']}")
     resampled = Resampled(0.0, again, 2, 1.0)
-    low, high = resampled.quantile(0.025), resampled.quantile(0.975)
-    found.need(
-        _near(low, stored["low"]) and _near(high, stored["high"]),
-        f"{place} is [{low!r}, {high!r}], recorded [{stored['low']!r}, {stored['high']!r}]",
-    )
+    return {
+        "low": _near(resampled.quantile(0.025), scale),
+        "high": _near(resampled.quantile(0.975), scale),
+        "kind": kind,
+        "level": 0.95,
+        "draws": draws,
+        "seed": seed,
+        "condition": condition,
+    }
 
 
 def _nested(cells: Mapping[tuple[int, str], list[float]]) -> float:
@@ -254,185 +290,263 @@ def _crossed(cells: Mapping[tuple[int, str], list[float]]) -> tuple[float, float
     return mean - half, mean + half
 
 
-def _crossed_interval(
-    by_unit: Mapping[tuple[int, str], list[float]], stored: Any, condition: str, found: Finding, place: str
-) -> None:
-    if stored is None:
-        found.unchecked.append(f"{place} is not recorded: a run of an earlier version")
-        return
+def _crossed_interval(by_unit: Mapping[tuple[int, str], list[float]], condition: str) -> Any:
     again = _crossed(by_unit)
-    if again is None or "undefined" in stored:
-        found.need(again is None and "undefined" in stored, f"{place} is {again}, recorded {stored}")
-        return
-    same = all(abs(one - stored[end]) <= 1e-9 for one, end in zip(again, ("low", "high"), strict=True))
-    found.need(same, f"{place} is {list(again)}, recorded [{stored['low']!r}, {stored['high']!r}]")
-    told = (stored["draws"], stored["seed"], stored["level"], stored["condition"]) == (0, 0, 0.95, condition)
-    found.need(told and "crossed" in stored["kind"], f"{place}: another level, condition or kind")
+    if again is None:
+        return UNDEFINED
+    seeds = len({seed for seed, _ in by_unit})
+    units = len({(bundle, place) for (_, bundle), gains in by_unit.items() for place in range(len(gains))})
+    return {
+        "low": Near(again[0], 1e-9),
+        "high": Near(again[1], 1e-9),
+        "kind": f"t interval over {seeds} training seeds and {units} units, crossed",
+        "level": 0.95,
+        "draws": 0,
+        "seed": 0,
+        "condition": condition,
+    }
 
 
-def _replicated(gains: Cells, view: Any, stored: Any, found: Finding, place: str) -> None:
-    by_unit = {key: item.by_unit for key, item in gains.items()}
-    again = _nested(by_unit)
-    found.need(_near(again, view["estimate"]), f"{place} is {again!r}, recorded {view['estimate']!r}")
-    given = {(cell["seed"], cell["bundle"]): cell for cell in view["cells"]}
-    if found.need(given.keys() == gains.keys(), f"{place}: other cells than were assessed"):
-        for key, cell in given.items():
-            item = gains[key]
-            scale = len(item.start) / max(float(item.start.sum()), 1e-300)
-            same = (
-                _near(float(np.mean(by_unit[key])), cell["gain"])
-                and cell.get("positive") in (None, float(np.mean([gain > 0 for gain in by_unit[key]])))
-                and _near(numbers.progress(item.start, item.distance).value, cell["progress"], scale)
-                and (cell["units"], cell["rows"]) == (len(by_unit[key]), len(item.start))
-            )
-            found.need(same, f"{place}: seed {key[0]}, bundle {key[1]}")
-    left = {f"seed {seed}": [key for key in by_unit if key[0] != seed] for seed, _ in by_unit}
-    left |= {f"bundle {name}": [key for key in by_unit if key[1] != name] for _, name in by_unit}
-    wanted = {name: _nested({key: by_unit[key] for key in rest}) for name, rest in left.items() if rest}
-    same = wanted.keys() == view["left_out"].keys()
-    same = same and all(_near(value, view["left_out"][name]) for name, value in wanted.items())
-    found.need(same, f"{place}: leave-one-out is {wanted}")
-    text = {(str(seed), bundle): units for (seed, bundle), units in by_unit.items()}
-    seed = NESTED_SEEDS[view["view"]]
-    _interval(
-        _nested_draws(text, stored["draws"], seed),
-        view["interval"],
-        f"{place}: hierarchical interval",
-        found,
-        seed=seed,
-        draws=stored["draws"],
-        kind="hierarchical bootstrap",
-        condition=stored["condition"],
+def _replicated(folder: Folder, cells: list[CellTables], label: str) -> dict[str, Any]:
+    """One method over seeds x bundles, whole."""
+    draws, condition = folder.planned.draws, _condition(folder)
+    frame: dict[str, Any] = {"draws": draws, "condition": condition}
+    gains = {view: _gains(cells, label, view) for view in VIEWS}
+    keys = sorted(gains["F"])
+    views, bounds, crossed_bounds = [], [], []
+    left_out: list[float] = []
+    for view in VIEWS:
+        by_unit = {key: gains[view][key].by_unit for key in keys}
+        left = {f"seed {seed}": [key for key in keys if key[0] != seed] for seed, _ in keys}
+        left |= {f"bundle {name}": [key for key in keys if key[1] != name] for _, name in keys}
+        without = {name: _nested({key: by_unit[key] for key in rest}) for name, rest in left.items() if rest}
+        text = {(str(seed), bundle): units for (seed, bundle), units in by_unit.items()}
+        enough = len(keys) > 1 or len(by_unit[keys[0]]) > 1
+        drawn = _nested_draws(text, draws, NESTED_SEEDS[view])
+        crossed = _crossed_interval(by_unit, condition)
+        views.append(
+            {
+                "view": view,
+                "estimate": _near(_nested(by_unit)),
+                "interval": _interval(drawn, seed=NESTED_SEEDS[view], kind=NESTED, **frame)
+                if enough
+                else UNDEFINED,
+                "crossed": Later(crossed),
+                "left_out": {name: _near(value) for name, value in without.items()},
+                "cells": [_cell(key, gains[view][key]) for key in keys],
+            }
+        )
+        bounds.append(Resampled(0.0, drawn, 2, 1.0).quantile(0.025))
+        crossed_bounds.append(None if crossed is UNDEFINED else crossed["low"].value)
+        left_out += without.values()
+    wrong = _infeasible(cells, label)
+    control = _model(cells, label)["control"]
+    planned = {
+        (entry["identity"]["seed"], entry["bundle"])
+        for entry in folder.evaluations
+        if entry["label"] == label and entry["identity"]["candidates"] == "S0"
+    }
+    few = control or len({seed for seed, _ in keys}) < 2 or not left_out
+    before = folder.earlier and "crossed" not in next(
+        item for item in folder.json("summaries/replication.json")["methods"] if item["label"] == label
     )
-    _crossed_interval(by_unit, view.get("crossed"), stored["condition"], found, f"{place}: crossed interval")
+    few = few and not (before and not control and left_out)
+    return {
+        "seeds": sorted({seed for seed, _ in keys}),
+        "bundles": sorted({bundle for _, bundle in keys}),
+        "decision": UNDEFINED if few else _rule(bounds, left_out, wrong),
+        "crossed": Later(
+            UNDEFINED if few or None in crossed_bounds else _rule(crossed_bounds, left_out, wrong)
+        ),
+        "views": views,
+        "infeasible": [f"seed {seed}, bundle {bundle}" for seed, bundle in wrong],
+        "missing": [f"seed {seed}, bundle {bundle}" for seed, bundle in sorted(planned - set(keys))],
+    }
 
 
-def _decision(cells: list[CellTables], method: Any, found: Finding) -> None:
-    """The replication rule, from the recorded bounds, and the infeasible cells from the assessments."""
-    place = f"replication of '{method['label']}'"
-    wrong = set()
+def _rule(bounds: Sequence[Any], left_out: Sequence[float], wrong: Sequence[Any]) -> str:
+    """The replication rule."""
+    if min([*bounds, *left_out]) <= 0:
+        return "does not replicate"
+    return "infeasible cell(s)" if wrong else "replicates"
+
+
+def _cell(key: tuple[int, str], item: Gains) -> dict[str, Any]:
+    by_unit = item.by_unit
+    scale = len(item.start) / max(float(item.start.sum()), 1e-300)
+    return {
+        "seed": key[0],
+        "bundle": key[1],
+        "gain": _near(float(np.mean(by_unit))),
+        "positive": Later(_near(float(np.mean([gain > 0 for gain in by_unit])))),
+        "progress": _near(numbers.progress(item.start, item.distance).value, scale),
+        "units": len(by_unit),
+        "rows": len(item.start),
+    }
+
+
+def _infeasible(cells: list[CellTables], label: str) -> list[tuple[int, str]]:
+    """Seeds and bundles whose retained rows do not work, from the assessments, which have checks of their
+    own."""
+    wrong = []
     for cell in cells:
-        model = cell.models.get(method["label"])
+        model = cell.models.get(label)
         if model is None:
             continue
         change = [model["metrics"][f"{name}.R"]["value"] for name in ("delta_accuracy", "delta_ece")]
         fits = all(isinstance(value, float | int) for value in change)
         if not (fits and change[0] >= -0.02 - TOLERANCE and change[1] <= 0.02 + TOLERANCE):
-            wrong.add(f"seed {cell.seed}, bundle {cell.bundle}")
-    found.need(set(method["infeasible"]) == wrong, f"{place}: infeasible cells are {sorted(wrong)}")
-    left_out = [value for view in method["views"] for value in view["left_out"].values()]
-    earlier = method.get("crossed") is None
-    if earlier:
-        found.unchecked.append(f"{place}: made before crossed intervals, by an earlier version")
-    for rule, interval in (("decision", "interval"), ("crossed", "crossed"))[: 1 if earlier else 2]:
-        said = method[rule]
-        bounds = [view[interval]["low"] for view in method["views"] if "low" in (view.get(interval) or {})]
-        decision = "infeasible cell(s)" if wrong else "replicates"
-        few = len(method["seeds"]) < 2 and not earlier
-        if not left_out or few or method["control"] or len(bounds) < len(method["views"]):
-            decision = "undefined"
-        elif min(bounds + left_out) <= 0:
-            decision = "does not replicate"
-        same = isinstance(said, dict) if decision == "undefined" else said == decision
-        found.need(same, f"{place} by {rule} is '{decision}', recorded '{said}'")
+            wrong.append((cell.seed, cell.bundle))
+    return sorted(wrong)
 
 
-def _pooled(gains: Cells, view: Any, stored: Any, found: Finding, place: str) -> None:
-    bundles = sorted({bundle for _, bundle in gains})
-    averaged = {
-        bundle: np.mean([item.by_unit for key, item in gains.items() if key[1] == bundle], axis=0)
-        for bundle in bundles
-    }
-    means = {bundle: float(np.mean(units)) for bundle, units in averaged.items()}
-    same = means.keys() == view["by_bundle"].keys()
-    same = same and all(_near(value, view["by_bundle"][bundle]) for bundle, value in means.items())
-    again = float(np.mean(list(means.values())))
-    found.need(
-        same and _near(again, view["estimate"]), f"{place} is {again!r}, recorded {view['estimate']!r}"
-    )
-    units = np.concatenate([averaged[bundle] for bundle in bundles])
-    numbered = (view["units"], view["bundles"]) == (len(units), len(bundles))
-    found.need(numbered, f"{place}: {len(units)} units of {len(bundles)} bundles")
-    weight = np.concatenate([np.full(len(averaged[bundle]), 1 / len(averaged[bundle])) for bundle in bundles])
-    seed, draws = POOLED_SEEDS[view["view"]], stored["draws"]
-    drawn = np.random.default_rng(seed).integers(0, len(units), (draws, len(units)))
-    common = {"found": found, "draws": draws, "condition": stored["condition"]}
-    _interval(
-        (weight[drawn] * units[drawn]).sum(axis=1) / weight[drawn].sum(axis=1),
-        view["unit"],
-        f"{place}: interval over units",
-        seed=seed,
-        kind="unit bootstrap",
-        **common,
-    )
-    seed = BUNDLE_SEEDS[view["view"]]
-    if len(bundles) < 2:
-        found.need("undefined" in view["bundle"], f"{place}: an interval over one bundle")
-        return
-    _interval(
-        _nested_draws({("", bundle): list(averaged[bundle]) for bundle in bundles}, draws, seed),
-        view["bundle"],
-        f"{place}: interval over bundles",
-        seed=seed,
-        kind="bundle-then-unit bootstrap",
-        **common,
-    )
-
-
-def _differences(cells: list[CellTables], labels: list[str], stored: Any, found: Finding) -> None:
-    """Second minus first between seeds, on the same rows, and between bundles."""
-    given = {
-        (item["label"], item["view"], item["within"], item["first"], item["second"]): item
-        for item in stored["differences"]
-    }
-    wanted = 0
-    for label in labels:
-        for view in VIEWS:
-            gains = _gains(cells, label, view)
-            for first, second in combinations(sorted(gains), 2):
-                if first[1] == second[1]:
-                    ends = f"bundle {first[1]}", f"seed {first[0]}", f"seed {second[0]}"
-                elif first[0] == second[0]:
-                    ends = f"seed {first[0]}", f"bundle {first[1]}", f"bundle {second[1]}"
-                else:
-                    continue
-                wanted += 1
-                key = (label, view, *ends)
-                if found.need(key in given, f"no difference {key}"):
-                    _difference(given[key], gains[first], gains[second], stored["draws"], found)
-    found.need(
-        wanted == len(stored["differences"]), f"{len(stored['differences'])} differences, not {wanted}"
-    )
-
-
-def _difference(item: Any, first: Gains, second: Gains, draws: int, found: Finding) -> None:
-    place = f"'{item['label']}' on {item['view']}, {item['second']} minus {item['first']}, {item['within']}"
-    ends = [
-        {
-            "gain": numbers.mean(side.start - side.distance),
-            "progress": numbers.progress(side.start, side.distance),
+def _pooled(folder: Folder, cells: list[CellTables], label: str) -> dict[str, Any]:
+    """One method with its units pooled over bundles, whole."""
+    draws, condition = folder.planned.draws, _condition(folder)
+    views = []
+    seeds: dict[str, list[int]] = {}
+    for view in VIEWS:
+        gains = _gains(cells, label, view)
+        bundles = sorted({bundle for _, bundle in gains})
+        seeds = {name: sorted(seed for seed, bundle in gains if bundle == name) for name in bundles}
+        averaged = {
+            bundle: np.mean([item.by_unit for key, item in gains.items() if key[1] == bundle], axis=0)
+            for bundle in bundles
         }
-        for side in (first, second)
-    ]
-    stats: dict[str, Stat] = {}
+        means = {bundle: float(np.mean(units)) for bundle, units in averaged.items()}
+        units = np.concatenate([averaged[bundle] for bundle in bundles])
+        weight = np.concatenate(
+            [np.full(len(averaged[bundle]), 1 / len(averaged[bundle])) for bundle in bundles]
+        )
+        drawn = np.random.default_rng(POOLED_SEEDS[view]).integers(0, len(units), (draws, len(units)))
+        over_units = (weight[drawn] * units[drawn]).sum(axis=1) / weight[drawn].sum(axis=1)
+        unit: Any = UNDEFINED
+        if len(units) > 1:
+            unit = _interval(
+                over_units, seed=POOLED_SEEDS[view], draws=draws, kind=POOLED, condition=condition
+            )
+        bundle_interval: Any = UNDEFINED
+        if len(bundles) > 1:
+            nested = {("", bundle): list(averaged[bundle]) for bundle in bundles}
+            seed = BUNDLE_SEEDS[view]
+            bundle_interval = _interval(
+                _nested_draws(nested, draws, seed), seed=seed, draws=draws, kind=BUNDLES, condition=condition
+            )
+        views.append(
+            {
+                "view": view,
+                "estimate": _near(float(np.mean(list(means.values())))),
+                "unit": unit,
+                "bundle": bundle_interval,
+                "by_bundle": {bundle: _near(value) for bundle, value in means.items()},
+                "units": len(units),
+                "bundles": len(bundles),
+            }
+        )
+    return {"seeds": seeds, "views": views}
+
+
+def _differences(folder: Folder, cells: list[CellTables], labels: list[str]) -> list[dict[str, Any]]:
+    """Second minus first between seeds, on the same rows, and between bundles, in the order of a run."""
+    draws, found = folder.planned.draws, []
+    for view in VIEWS:
+        gains = {label: _gains(cells, label, view) for label in labels}
+        bundles = sorted({bundle for item in gains.values() for _, bundle in item})
+        seeds = sorted({seed for item in gains.values() for seed, _ in item})
+        for bundle in bundles:
+            found += _between_seeds(gains, view, bundle, draws)
+        for seed in seeds:
+            for label in labels:
+                here = {key[1]: item for key, item in gains[label].items() if key[0] == seed}
+                for first, second in combinations(sorted(here), 2):
+                    found.append(_between_bundles(label, view, seed, (first, second), here))
+    return found
+
+
+def _ends(item: Gains) -> dict[str, Stat]:
+    return {
+        "gain": numbers.mean(item.start - item.distance),
+        "progress": numbers.progress(item.start, item.distance),
+    }
+
+
+def _between_bundles(
+    label: str, view: str, seed: int, names: tuple[str, str], here: Mapping[str, Gains]
+) -> dict[str, Any]:
+    first, second = (_ends(here[name]) for name in names)
+    told: dict[str, Any] = {}
     for name in ("gain", "progress"):
-        again = ends[1][name].value - ends[0][name].value
-        scale = max(end[name].scale for end in ends)
-        found.need(_near(again, item[name]["value"], scale), f"{place}: {name} is {again!r}")
-        if item["across"] == "seed":
-            stats[name] = numbers.minus(ends[1][name], ends[0][name])
-        else:
-            found.need(item[name]["row"] is None, f"{place}: a paired interval over other rows")
-    for kind, units, offset in (("row", None, 0), ("unit", first.units, UNIT_OFFSET)):
-        for name, again_ in numbers.resample(stats, draws, SEEDS[item["view"]] + offset, units).items():
-            interval = item[name][kind]
-            if "undefined" in interval:
-                found.need(
-                    again_.n < 2 or math.isnan(again_.value), f"{place}: {kind} interval of {name} exists"
-                )
-                continue
-            low, high = again_.quantile(0.025), again_.quantile(0.975)
-            scale = max(end[name].scale for end in ends)
-            same = _near(low, interval["low"], scale) and _near(high, interval["high"], scale)
-            same = same and interval["seed"] == SEEDS[item["view"]] + offset and interval["draws"] == draws
-            found.need(same, f"{place}: {kind} interval of {name} is [{low!r}, {high!r}]")
+        value = second[name].value - first[name].value
+        scale = max(first[name].scale, second[name].scale)
+        nothing = {"row": None, "unit": None, "rows": None, "units": None, "unstable": False}
+        told[name] = {"value": _near(value, scale), **nothing, "note": OTHER_ROWS}
+    return {
+        "label": label,
+        "view": view,
+        "across": "bundle",
+        "within": f"seed {seed}",
+        "first": f"bundle {names[0]}",
+        "second": f"bundle {names[1]}",
+        **told,
+    }
+
+
+def _between_seeds(gains: Mapping[str, Cells], view: str, bundle: str, draws: int) -> list[dict[str, Any]]:
+    """All pairs of seeds of every method on one bundle's rows, under the same draws."""
+    stats_of: dict[tuple[str, int, int, str], Stat] = {}
+    units: list[str] = []
+    pairs: list[tuple[str, int, int]] = []
+    for label, mine in gains.items():
+        here = {key[0]: item for key, item in mine.items() if key[1] == bundle}
+        for first, second in combinations(sorted(here), 2):
+            units = here[first].units
+            pairs.append((label, first, second))
+            ends = _ends(here[first]), _ends(here[second])
+            for name in ("gain", "progress"):
+                made = numbers.minus(ends[1][name], ends[0][name])
+                scale = max(end[name].scale for end in ends)
+                stats_of[label, first, second, name] = Stat(made.columns, made.finish, scale)
+    row = numbers.resample(stats_of, draws, SEEDS[view])
+    unit = numbers.resample(stats_of, draws, SEEDS[view] + UNIT_OFFSET, units)
+    found = []
+    for label, first, second in pairs:
+        condition = f"training seeds {first} and {second}, bundle {bundle}"
+        told = {
+            name: _estimate(row[key], unit[key], SEEDS[view], draws, condition)
+            for name in ("gain", "progress")
+            for key in [(label, first, second, name)]
+        }
+        found.append(
+            {
+                "label": label,
+                "view": view,
+                "across": "seed",
+                "within": f"bundle {bundle}",
+                "first": f"seed {first}",
+                "second": f"seed {second}",
+                **told,
+            }
+        )
+    return found
+
+
+def _estimate(row: Resampled, unit: Resampled, seed: int, draws: int, condition: str) -> dict[str, Any]:
+    def interval(again: Resampled, kind: str, own: int) -> Any:
+        defined = again.draws[~np.isnan(again.draws)]
+        if math.isnan(again.value) or again.n < 2 or not len(defined):
+            return UNDEFINED
+        share = 1 - len(defined) / len(again.draws)
+        told = f"{kind} bootstrap, percentile" + (
+            f", {share:.1%} of the draws undefined and left out" if share else ""
+        )
+        return _interval(defined, seed=own, draws=draws, kind=told, condition=condition, scale=again.scale)
+
+    return {
+        "value": _near(row.value, row.scale),
+        "row": interval(row, "row", seed),
+        "unit": interval(unit, "unit", seed + UNIT_OFFSET),
+        "rows": row.n,
+        "units": unit.n,
+        "unstable": False,
+        "note": "",
+    }

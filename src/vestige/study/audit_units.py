@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from vestige.errors import InputError
 from vestige.seeds import digest
-from vestige.study.audit_folder import Finding, Folder
+from vestige.study.audit_folder import Finding, Folder, parsed
 
 __all__ = ["too_small", "unit_rows", "units"]
 
@@ -35,15 +34,20 @@ def unit_rows(folder: Folder, split: str) -> dict[str, str]:
     return {row: item["unit"] for item in folder.json("clusters.json")["clusters"] for row in item[split]}
 
 
-def too_small(folder: Folder, unit: str) -> bool:
-    """Whether a cluster has too few rows to be deleted."""
+def too_small(folder: Folder, unit: str) -> str:
+    """Why a cluster has too few rows to be deleted, "" where it has enough."""
     item = next(item for item in folder.json("clusters.json")["clusters"] if item["unit"] == unit)
-    return any(len(item[split]) < least for split, least in LEAST.items())
+    words = {"train": "training", "development": "development"}
+    return ", ".join(
+        f"{len(item[split])} {words[split]} rows < {least}"
+        for split, least in LEAST.items()
+        if len(item[split]) < least
+    )
 
 
 def units(folder: Folder) -> Finding:
     """Units of the views' rows, clusters, and view G of deletions that nearness decides."""
-    found = Finding(what="conditions")
+    found = folder.finding("conditions")
     for name, rows in folder.views.items():
         request = folder.requests[name.rsplit("-", 1)[0]]
         for row, view, unit in rows:
@@ -90,7 +94,7 @@ def _vectors(path: Path, found: Finding) -> Vectors:
     values = flat.reshape(len(rows), -1).astype(np.float64)
     norms = np.linalg.norm(values, axis=1, keepdims=True)
     found.need(float(np.abs(norms - 1).max()) < 1e-5, "sentence vectors that are not of length 1")
-    identity = json.loads((path.parent / "record.json").read_bytes())["identity"]
+    identity = parsed((path.parent / "record.json").read_bytes())["identity"]
     found.need(identity["rows"] == digest(*sorted(rows)), "sentence vectors of other rows than their key's")
     return dict(zip(rows, values / norms, strict=True))
 
@@ -178,18 +182,10 @@ def _best_of_starts(
 
 def _nearest(folder: Folder, name: str, vectors: Vectors, found: Finding) -> None:
     """G of a view table against the nearest training rows by cosine; ties may fall either way."""
-    from vestige.data.intents import load_intents
-    from vestige.study.plan import Plan
-
     if "training rows" not in folder.memo:
-        plan = Plan.model_validate(folder.plan)
-        try:
-            loaded = load_intents(plan.dataset)
-        except InputError as error:
-            found.unchecked.append(f"nearest rows: the data set could not be loaded: {error}")
-            return
-        if loaded.sha256 != folder.json("data.json")["sha256"]:
-            found.unchecked.append("nearest rows: another version of the data set is here")
+        loaded = folder.data_set()
+        if isinstance(loaded, str):
+            found.unchecked.append(f"nearest rows: {loaded}")
             return
         outside = loaded.frame.loc[loaded.frame["gold"] == loaded.out_of_scope, "row_id"]
         folder.memo["training rows"] = (sorted(loaded.rows("train")["row_id"]), set(outside))

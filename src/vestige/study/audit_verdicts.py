@@ -23,10 +23,8 @@ __all__ = [
     "Models",
     "Request",
     "at_temperature",
-    "differences",
     "expected_evidence",
     "expected_words",
-    "same",
 ]
 
 Array = NDArray[np.float64]
@@ -95,6 +93,7 @@ def expected_evidence(
     found |= {
         "views": sides,
         "units": sorted(judged, key=lambda item: _last(item["memory"]))[:5],
+        "judged": judged,
         "units_judged": sum(item["memory"] != UNDEFINED for item in judged),
         "worst_rows": tenths,
         "away": [side["view"] for side in sides if side["moved_away"] is True],
@@ -175,63 +174,6 @@ def expected_words(evidences: Mapping[str, Mapping[str, Any]], family: Sequence[
         largest = max(largest, min(1.0, p * (len(tested) - place)))
         ps[label] = largest
     return {label: (_word(evidence, ps[label]), ps[label]) for label, evidence in evidences.items()}
-
-
-def differences(expected: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
-    """What the stored evidence says otherwise than the expected, a line each."""
-    found = []
-    for key, value in expected.items():
-        if key == "holds":
-            given = [(item["name"], item["holds"]) for item in stored["conditions"]]
-            if given != value:
-                found.append(f"conditions hold as {value}, recorded {given}")
-        elif key == "units":
-            found += _listed(key, value, stored[key], ("memory", "lower", "view", "name", "rows"))
-        else:
-            found += _compared(key, value, stored.get(key))
-    return found
-
-
-def _listed(
-    key: str, expected: Sequence[Mapping[str, Any]], stored: Sequence[Any], fields: Sequence[str]
-) -> list[str]:
-    if len(expected) != len(stored):
-        return [f"{key}: {len(expected)} of them, recorded {len(stored)}"]
-    return [
-        line
-        for place, (one, other) in enumerate(zip(expected, stored, strict=True))
-        for field in fields
-        for line in _compared(f"{key} {place + 1} {field}", one[field], other[field])
-    ]
-
-
-def _compared(where: str, expected: Any, stored: Any) -> list[str]:
-    if isinstance(expected, Mapping):
-        if not isinstance(stored, Mapping):
-            return [f"{where} is recorded as {stored!r}"]
-        return [
-            line
-            for key, value in expected.items()
-            for line in _compared(f"{where} {key}", value, stored.get(key))
-        ]
-    if isinstance(expected, list) and isinstance(stored, Mapping) and "low" in stored:
-        return _compared(where, expected, [stored["low"], stored["high"]])
-    if isinstance(expected, list) and isinstance(stored, list) and len(expected) == len(stored):
-        return [
-            line
-            for place, (one, other) in enumerate(zip(expected, stored, strict=True))
-            for line in _compared(f"{where} {place + 1}", one, other)
-        ]
-    return [] if same(expected, stored) else [f"{where} is {expected!r}, recorded {stored!r}"]
-
-
-def same(expected: Any, stored: Any) -> bool:
-    """Whether a stored value is the expected one: equal, undefined where it has to be, or within rounding."""
-    if isinstance(stored, Mapping):
-        return set(stored) == {"undefined"} and expected == UNDEFINED
-    if isinstance(expected, float) and isinstance(stored, float | int) and not isinstance(stored, bool):
-        return abs(expected - stored) <= ROUNDING * max(1.0, abs(expected))
-    return bool(expected == stored)
 
 
 def _word(evidence: Mapping[str, Any], p: Any) -> str:

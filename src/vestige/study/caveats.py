@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 from vestige.contracts import Assessment, Estimate, Interval, ModelAssessment, Undefined
@@ -10,7 +11,7 @@ from vestige.decision.predictions import Predictions
 from vestige.errors import shown
 from vestige.verdict.evidence import LEAST_ORACLES
 
-__all__ = ["FEW_DRAWS", "FEW_ROWS", "FEW_UNITS", "caveats", "top_k"]
+__all__ = ["FEW_DRAWS", "FEW_ROWS", "FEW_UNITS", "Circumstances", "caveats", "notices", "top_k"]
 
 FEW_UNITS = 10
 """Below this many deleted units, intervals over units are coarse."""
@@ -21,6 +22,63 @@ TOP_K_ROWS = 10
 """From this many rows on, the same number of options above 0 in each of them is no accident."""
 VISIBLE_DEVIATION = 1e-6
 NOUNS = {"class": "deleted intents", "association": "deleted sub-intents", "cluster": "deleted sub-intents"}
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """How the models of an assessment in a study came about, as far as a reader has to know it.
+
+    seed: of training. left_out: label -> why a method that was tuned is not evaluated; same: label -> the one
+    under which its settings are evaluated. start: sentences on the weights that training starts from. failed:
+    (unit, reason) of deleted units that failed the acquisition gate at this seed; drawn_by_another: whether
+    another model's gate chose them, else that of seed `primary`. held_out: deleted rows that tuning read.
+    renamed: sentences on a bundle label that stood for other units; notes: of the request. scale: of the
+    study, with what stands in for its own data and model.
+    """
+
+    seed: int
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    same: Mapping[str, str] = field(default_factory=dict)
+    start: Sequence[str] = ()
+    failed: Sequence[tuple[str, str]] = ()
+    drawn_by_another: bool = False
+    primary: int = 0
+    held_out: int = 0
+    renamed: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    scale: str = ""
+    train_rows: int = 0
+    backbone: str = ""
+
+
+def notices(found: Circumstances) -> tuple[str, ...]:
+    """The circumstances in sentences, those that apply."""
+    told = [f"{label} was tuned and is not evaluated: {why}." for label, why in found.left_out.items()]
+    told += [
+        f"{label} has the settings of {other} and is evaluated once, under that name."
+        for label, other in found.same.items()
+    ]
+    told += found.start
+    if found.failed:
+        chooser = "by the gate of another model" if found.drawn_by_another else f"at seed {found.primary}"
+        units = ", ".join(f"{unit} ({reason})" for unit, reason in found.failed)
+        told.append(
+            f"{len(found.failed)} deleted unit(s) failed the acquisition gate at training seed {found.seed}; "
+            f"they were chosen {chooser} and stay in: {units}."
+        )
+    if found.held_out:
+        told.append(
+            f"{found.held_out} deleted rows were read by tuning and are left out of F; "
+            "settings were tuned on this request itself."
+        )
+    told += found.renamed
+    told += [f"{note[0].upper()}{note[1:]}." for note in found.notes]
+    if found.scale:
+        told.append(
+            f"Run at scale {found.scale}: {found.train_rows:,} training rows and {found.backbone} stand in "
+            "for the study's own data and models; this is no reproduction of it."
+        )
+    return tuple(told)
 
 
 def caveats(

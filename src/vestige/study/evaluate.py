@@ -15,6 +15,7 @@ from vestige.errors import InputError
 from vestige.seeds import digest
 from vestige.study.assess import AssessSettings, assess
 from vestige.study.candidates import Offer, suffix
+from vestige.study.caveats import Circumstances, notices
 from vestige.study.cells import (
     Configured,
     Node,
@@ -30,7 +31,7 @@ from vestige.study.deletions import Deletions
 from vestige.study.judge import UTILITY
 from vestige.study.probes import ProbeNodes
 from vestige.study.start import start_sentences
-from vestige.study.store import Store, canonical
+from vestige.study.store import RECORDS, Store, canonical
 from vestige.study.verdicts import Group
 from vestige.study.work import PREDICTIONS, load_node_predictions
 
@@ -160,13 +161,21 @@ def assess_cell(
         item.label: dict(item.source) for item in used if item.source and item.label in present
     }
     corrected = family(setting.plan, used, cell.stage)
-    exceptions = (*_left_out(configured), *_exceptions(setting, store, deletions, cell))
+    exceptions = notices(_circumstances(setting, store, deletions, configured, cell))
     probes = _probes(store, cell, present)
     if setting.plan.probes:
         provenance["probes"] = {name: sources for name, (_, sources) in probes.items()}
     margins = setting.plan.margins
     rule = [VERDICT_RULE, margins.model_dump(mode="json")]
-    inputs: list[Any] = [provenance, setting.plan.draws, cell.stage, corrected, exceptions, rule]
+    inputs: list[Any] = [
+        RECORDS,
+        provenance,
+        setting.plan.draws,
+        cell.stage,
+        corrected,
+        exceptions,
+        rule,
+    ]
     if utility:
         inputs.append({label: {k: str(v) for k, v in item.items()} for label, item in utility.items()})
     provenance["inputs"] = digest(canonical(inputs))
@@ -276,57 +285,28 @@ def _seeded(role: str, seed: int, cell: Cell) -> str:
     return role if seed == cell.seed else f"{role} (seed {seed})"
 
 
-def _left_out(configured: Configured) -> tuple[str, ...]:
-    """Methods that tuning found nothing for, in sentences."""
-    return (
-        *(
-            f"{label} was tuned and is not evaluated: {why}."
-            for label, (_, why) in configured.left_out.items()
+def _circumstances(
+    setting: Setting, store: Store, deletions: Deletions, configured: Configured, cell: Cell
+) -> Circumstances:
+    """What readers must know of the start of training, the gates and tuning."""
+    gates = store.json("gates.json")["exceptions"] if store.has("gates.json") else {}
+    return Circumstances(
+        seed=cell.seed,
+        left_out={label: why for label, (_, why) in configured.left_out.items()},
+        same=configured.same,
+        start=start_sentences(setting),
+        failed=tuple(
+            (item["unit"], item["reason"]) for item in gates.get(cell.bundle, []) if item["seed"] == cell.seed
         ),
-        *(
-            f"{label} has the settings of {other} and is evaluated once, under that name."
-            for label, other in configured.same.items()
-        ),
+        drawn_by_another=setting.plan.deletion.drawn_by is not None,
+        primary=setting.plan.primary,
+        held_out=len(deletions.held_out),
+        renamed=deletions.renamed.get(cell.bundle, ()),
+        notes=deletions.requests[cell.bundle].notes,
+        scale=setting.plan.scale,
+        train_rows=len(setting.train_ids),
+        backbone=str(setting.model.model_dump().get("backbone", "a small model")),
     )
-
-
-def _exceptions(setting: Setting, store: Store, deletions: Deletions, cell: Cell) -> tuple[str, ...]:
-    """What readers must know of the start of training, the gates and tuning, in sentences."""
-    found = start_sentences(setting)
-    if store.has("gates.json"):
-        failed = [
-            item
-            for item in store.json("gates.json")["exceptions"].get(cell.bundle, [])
-            if item["seed"] == cell.seed
-        ]
-        if failed:
-            found.append(
-                f"{len(failed)} deleted unit(s) failed the acquisition gate at training seed {cell.seed}; "
-                f"they were chosen {_chooser(setting)} and stay in: "
-                + ", ".join(f"{item['unit']} ({item['reason']})" for item in failed)
-                + "."
-            )
-    if deletions.held_out:
-        found.append(
-            f"{len(deletions.held_out)} deleted rows were read by tuning and are left out of F; "
-            "settings were tuned on this request itself."
-        )
-    found += deletions.renamed.get(cell.bundle, ())
-    found += [f"{note[0].upper()}{note[1:]}." for note in deletions.requests[cell.bundle].notes]
-    if setting.plan.scale:
-        found.append(
-            f"Run at scale {setting.plan.scale}: {len(setting.train_ids):,} training rows and "
-            f"{setting.model.model_dump().get('backbone', 'a small model')} stand in for the study's own "
-            "data and models; this is no reproduction of it."
-        )
-    return tuple(found)
-
-
-def _chooser(setting: Setting) -> str:
-    """Which gate drew the bundles, for a sentence."""
-    if setting.plan.deletion.drawn_by is not None:
-        return "by the gate of another model"
-    return f"at seed {setting.plan.primary}"
 
 
 def _provenance(

@@ -42,7 +42,8 @@ from vestige.study.pool import Failure, Reporter, Silent, Team
 from vestige.study.probes import SCHEMA_PROBES, ProbeNodes, SchemaProbe, probed
 from vestige.study.protocol import DEFAULT_BACKEND, load_backend
 from vestige.study.recovery import foreseen, recover
-from vestige.study.store import Store, canonical, now
+from vestige.study.start import start_sentences
+from vestige.study.store import RECORDS, Store, canonical, now, program_sha256
 from vestige.study.summaries import summarise
 from vestige.study.untrained import random_node
 from vestige.study.work import load_node_predictions
@@ -111,7 +112,9 @@ def run_study(
         configured = configurations(setting, frozen_records(store, plan))
         try:
             with team(store, setting, execution, report) as workers:
-                return _run(setting, store, configured, workers, report)
+                result = _run(setting, store, configured, workers, report)
+            close_folder(store)
+            return result
         except (KeyboardInterrupt, Interrupted):
             raise stopped(store) from None
 
@@ -141,8 +144,17 @@ def open_folder(store: Store, setting: Setting, text: str, verb: str) -> None:
         "verb": verb,
         "plan": digest(canonical(plan)),
         "environment": setting.backend.environment(),
+        "records": RECORDS,
+        "program": program_sha256(),
+        "start": start_sentences(setting),
     }
     store.write_json("history.json", [*history, entry])
+
+
+def close_folder(store: Store) -> None:
+    """Note that this run came to its end: what it planned is there, or has failed."""
+    *before, last = store.json("history.json")
+    store.write_json("history.json", [*before, {**last, "ended": now()}])
 
 
 def stopped(store: Store) -> Interrupted:

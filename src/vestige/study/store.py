@@ -21,7 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -38,6 +39,7 @@ from vestige.study.folder_kinds import refused
 __all__ = [
     "ARMS",
     "MANIFEST",
+    "RECORDS",
     "SWEEP",
     "Identity",
     "NodeRecord",
@@ -47,6 +49,7 @@ __all__ = [
     "listed_arms",
     "node_key",
     "now",
+    "program_sha256",
     "read_json",
     "read_manifest",
     "refresh_manifest",
@@ -61,8 +64,24 @@ SWEEP = "sweep.json"
 NODE_FORMAT = "vestige-node-1"
 MANIFEST_FORMAT = "vestige-manifest-1"
 
+RECORDS = 1
+"""What records say; raised when they say more. A folder's history names it, so that an audit knows which of
+today's entries may be missing there."""
+
 R = TypeVar("R", bound=Record)
 Identity = dict[str, Any]
+
+
+@cache
+def program_sha256() -> str:
+    """Hash of every source file of the package: equal programs write equal words of equal numbers."""
+    package = files("vestige")
+    state = hashlib.sha256()
+    for path in sorted(Path(str(package)).rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            state.update(path.relative_to(str(package)).as_posix().encode() + b"\0")
+            state.update(hashlib.sha256(path.read_bytes()).digest())
+    return state.hexdigest()
 
 
 def now() -> str:

@@ -33,6 +33,7 @@ from vestige.study.grids import tried_settings
 from vestige.study.pool import Reporter, Silent, Team
 from vestige.study.runner import (
     Execution,
+    close_folder,
     cost,
     open_folder,
     pending,
@@ -156,7 +157,9 @@ def tune_study(
         open_folder(store, setting, text, "tune")
         try:
             with team(store, setting, execution, report) as workers:
-                return _tune(setting, store, searches, workers, report)
+                tuning = _tune(setting, store, searches, workers, report)
+            close_folder(store)
+            return tuning
         except (KeyboardInterrupt, Interrupted):
             raise stopped(store) from None
 

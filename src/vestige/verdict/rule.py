@@ -12,6 +12,7 @@ from vestige.contracts import (
     Condition,
     Evidence,
     Margins,
+    ProbeEvidence,
     RetainedEvidence,
     Undefined,
     UnitEvidence,
@@ -37,6 +38,7 @@ from vestige.verdict.words import words_of
 __all__ = [
     "GAIN_LEVEL",
     "both_views_p",
+    "conditions_of",
     "excluded",
     "gather",
     "judge_model",
@@ -90,8 +92,7 @@ def gather(
     units.sort(key=lambda item: -math.inf if isinstance(item.memory, Undefined) else -item.memory)
     units.sort(key=lambda item: isinstance(item.memory, Undefined))
     tenths = [found for side in moved if (found := worst_rows(side, places)) is not None]
-    conditions = _conditions(views, [kept, *others], units, judged, tenths, margins, seeds["oracle"])
-    return Evidence(
+    made = Evidence(
         margins=margins,
         seeds=seeds,
         draws=draws,
@@ -101,7 +102,7 @@ def gather(
         units=tuple(units[:_LISTED_UNITS]),
         units_judged=judged,
         worst_rows=tuple(tenths),
-        conditions=tuple(conditions),
+        conditions=(),
         missing=(),
         away=tuple(view.view for view in views if view.moved_away is True),
         overshoot=tuple(
@@ -112,6 +113,36 @@ def gather(
         nothing_to_undo=tuple(view.view for view in views if view.visible is False),
         share=_share(views),
     )
+    return made.model_copy(update={"conditions": conditions_of(made, units)})
+
+
+def conditions_of(evidence: Evidence, units: Sequence[UnitEvidence]) -> tuple[Condition, ...]:
+    """The conditions of equivalence on this evidence. units: every unit that was judged, of which the
+    evidence lists those with most memory. Empty without a retrained model."""
+    if not evidence.views:
+        return ()
+    found = _conditions(
+        evidence.views,
+        (evidence.retained, *evidence.other_retained),
+        units,
+        evidence.units_judged,
+        evidence.worst_rows,
+        evidence.margins,
+        evidence.seeds["oracle"],
+    )
+    return (*found, *_asked_otherwise(evidence.probes))
+
+
+def _asked_otherwise(probes: Sequence[ProbeEvidence]) -> list[Condition]:
+    """That no probe shows more memory than the margin; nothing where none was asked."""
+    if not probes:
+        return []
+    failed = [probe.name for probe in probes if probe.holds is False]
+    unsettled = [probe.name for probe in probes if probe.holds is None]
+    text = f"memory under {len(probes)} probe{'s' if len(probes) > 1 else ''}: "
+    text += f"above the margin under {', '.join(failed)}" if failed else "under none shown above the margin"
+    text += f"; not settled under {', '.join(unsettled)}" if unsettled else ""
+    return [Condition(name="probes", holds=not failed, text=text)]
 
 
 def with_probes(evidence: Evidence, probes: Mapping[str, Sequence[Side]], places: Indices) -> Evidence:
@@ -120,18 +151,9 @@ def with_probes(evidence: Evidence, probes: Mapping[str, Sequence[Side]], places
     probes: name -> F and G of all models asked in that way, models in the same places. A model that lies
     where retraining lies under one set of names only, or at one temperature only, does not lie there.
     """
-    found = [probe_evidence(name, sides, places, evidence.margins) for name, sides in probes.items()]
-    if not found:
-        return evidence
-    failed = [probe.name for probe in found if probe.holds is False]
-    unsettled = [probe.name for probe in found if probe.holds is None]
-    text = f"memory under {len(found)} probe{'s' if len(found) > 1 else ''}: "
-    text += f"above the margin under {', '.join(failed)}" if failed else "under none shown above the margin"
-    text += f"; not settled under {', '.join(unsettled)}" if unsettled else ""
-    condition = Condition(name="probes", holds=not failed, text=text)
-    return evidence.model_copy(
-        update={"probes": tuple(found), "conditions": (*evidence.conditions, condition)}
-    )
+    found = tuple(probe_evidence(name, sides, places, evidence.margins) for name, sides in probes.items())
+    conditions = (*evidence.conditions, *_asked_otherwise(found))
+    return evidence.model_copy(update={"probes": found, "conditions": conditions})
 
 
 def with_levels(
