@@ -43,6 +43,7 @@ VERBS: dict[str, Verb] = {
         "vestige.cli.behaviour", "Ask unlearned language models what they still answer, and what they lost."
     ),
     "attack": Verb("vestige.cli.attack", "Attack unlearned models: recovery by fine-tuning, fresh heads."),
+    "pool": Verb("vestige.cli.pool", "Models whose answer is known: how often the verdict is wrong."),
     "report": Verb("vestige.cli.report", "Write the report of a folder of results again."),
     "list": Verb("vestige.cli.list_", "List methods, metrics, attacks, models or data sets."),
 }

@@ -1,0 +1,207 @@
+"""From single answers to rates with intervals, and to the aims that they meet or miss."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from vestige.pool.answers import Answers, AtEdge, Held, Passed, Returned, Said
+from vestige.pool.contents import ANCHOR, DELETIONS, Pool
+from vestige.pool.edges import EDGES, NO_GAIN
+from vestige.pool.families import FAMILIES, Family
+from vestige.pool.rates import Rate, clustered
+from vestige.pool.records import Aim, CoverageRow, EdgeRow, OtherRow, ReturnRow, WordRow
+from vestige.pool.relearning import CASES
+from vestige.pool.words import PROBED
+from vestige.verdict.evidence import BOTH_VIEWS_POWER
+
+__all__ = ["aims", "coverage_rows", "edge_rows", "other_rows", "return_rows", "word_rows"]
+
+ENOUGH_ROWS = 150
+"""Rows of each view from which exact retraining is to be recognised."""
+COVERED = 0.92
+"""Of a printed 95 % interval."""
+FALSE = 0.05
+RECOGNISED = {5: 0.75, 8: 0.90}
+"""Oracles -> how often exact retraining is to be called equivalent, with ENOUGH_ROWS rows a view."""
+RETURNED = ("return", "return and repair")
+NOT_RETURNED = ("oracle", "oracle and noise", "broken")
+"""Cases of which `return` is false: whatever came back was learned anew."""
+
+
+def _families() -> dict[str, Family]:
+    return {family.name: family for family in FAMILIES}
+
+
+def word_rows(said: Sequence[Said]) -> Iterator[WordRow]:
+    known = _families()
+    groups: dict[tuple[str, str, int], list[Said]] = defaultdict(list)
+    for item in said:
+        groups[item.family, item.deletion, item.oracles].append(item)
+        if item.deletion != ANCHOR:
+            groups[item.family, "all", item.oracles].append(item)
+    for (name, deletion, oracles), items in groups.items():
+        family = known.get(name)
+        wrapped = name in PROBED.values()
+        yield WordRow(
+            family=name,
+            group=family.group if family else "one way of asking",
+            truth=family.truth if family else "hidden" if wrapped else "retrained",
+            deletion=deletion,
+            oracles=oracles,
+            memory=float(np.mean([item.left for item in items])),
+            words=dict(Counter(item.word for item in items)),
+            equivalent=_rate(items, "equivalent"),
+            closer=_rate(items, "closer"),
+            damaged=_rate(items, "damaged"),
+        )
+
+
+def _rate(items: Iterable[Said], word: str) -> Rate:
+    found = _said(items, word)
+    assert found is not None
+    return found
+
+
+def aims(pool: Pool, found: Answers) -> Iterator[Aim]:
+    """Every rate that the verdict is to keep."""
+    yield from _word_aims(pool, found.said)
+    yield from _edge_aims(found.edges)
+    for cases, about in (
+        (NOT_RETURNED, "`return` where nothing came back"),
+        (("other retraining",), "`return` of another retraining than the one it is held against"),
+    ):
+        items = [item for item in found.returned if item.case in cases]
+        yield from _aim(about, _returned(items), most=FALSE)
+    for kind in dict.fromkeys(item.kind for item in found.held if not item.published):
+        yield from _aim(
+            f"coverage: {kind}", _covered([item for item in found.held if item.kind == kind]), least=COVERED
+        )
+
+
+def _word_aims(pool: Pool, every: Sequence[Said]) -> Iterator[Aim]:
+    known = _families()
+    said = [item for item in every if item.family in known]
+    towers = [item for item in said if item.deletion != ANCHOR]
+    truth = {family.name: family.truth for family in FAMILIES}
+
+    def of(name: str, items: Iterable[Said], word: str, *, most: float = FALSE) -> Iterator[Aim]:
+        yield from _aim(name, _said(items, word), most=most)
+
+    kept = [item for item in towers if _kept(item, known)]
+    yield from of("`equivalent` with 20 % memory or more", _between(kept, 0.2, np.inf), "equivalent")
+    # At and below the margin of 10 % the rate is no false one; it is reported, with nothing to keep.
+    yield from of("`equivalent` with 10 to 20 % memory", _between(kept, 0.1, 0.2), "equivalent", most=1.0)
+    yield from of("`equivalent` with 5 to 10 % memory", _between(kept, 0.05, 0.1), "equivalent", most=1.0)
+    away = [item for item in towers if _outside(item, known)]
+    yield from of("`equivalent` of models that are not where retraining lies", away, "equivalent")
+    harmed = [item for item in towers if truth[item.family] == "harmed"]
+    yield from of("`equivalent` of models harmed on R", harmed, "equivalent")
+    for oracles in sorted({item.oracles for item in towers}):
+        for key in pool.settings.deletions:
+            deletion = pool.deletion(key)
+            if min(deletion.rows("F"), deletion.rows("G")) < ENOUGH_ROWS:
+                continue
+            exact = [i for i in towers if (i.family, i.oracles, i.deletion) == ("retrained", oracles, key)]
+            name = f"exact retraining `equivalent`, {oracles} oracles, {DELETIONS[key]}"
+            yield from _aim(name, _said(exact, "equivalent"), least=RECOGNISED.get(oracles, 0.0))
+    exact = [item for item in said if truth[item.family] == "retrained"]
+    yield from of("`damaged` of exact retraining", exact, "damaged")
+    others = [item for item in said if truth[item.family] not in ("harmed", "retrained")]
+    yield from of("`damaged` of other models that keep their answers on R", others, "damaged")
+    nothing = [item for item in said if known[item.family].group == "nothing done"]
+    yield from of("`closer` where nothing was done", nothing, "closer")
+
+
+def _edge_aims(edges: Sequence[AtEdge]) -> Iterator[Aim]:
+    def rate(edge: str) -> Rate | None:
+        return clustered(((e.deletion, e.cluster), e.said) for e in edges if e.edge == edge)
+
+    yield from _aim("`closer` without a gain on G", rate(NO_GAIN), most=FALSE)
+    for edge in dict.fromkeys(item.edge for item in edges if item.edge not in EDGES):
+        yield from _aim(f"confirmed: {edge}", rate(edge), least=BOTH_VIEWS_POWER)
+
+
+def _aim(name: str, rate: Rate | None, *, most: float | None = None, least: float = 0.0) -> Iterator[Aim]:
+    """The aim, where there is anything to count."""
+    if rate is not None and most is not None:
+        yield Aim(name=name, rate=rate, limit=most, must="most")
+    elif rate is not None:
+        yield Aim(name=name, rate=rate, limit=least, must="least")
+
+
+def _between(items: Iterable[Said], least: float, most: float) -> list[Said]:
+    return [item for item in items if least <= item.left < most]
+
+
+def _said(items: Iterable[Said], word: str) -> Rate | None:
+    return clustered(((item.deletion, item.cluster), item.word == word) for item in items)
+
+
+def _returned(items: Iterable[Returned]) -> Rate | None:
+    return clustered(((item.deletion, item.number), item.reading in RETURNED) for item in items)
+
+
+def _kept(item: Said, known: Mapping[str, Family]) -> bool:
+    """Whether a model keeps memory where it can be seen."""
+    return known[item.family].truth == "memory" and any(item.visible.values())
+
+
+def _outside(item: Said, known: Mapping[str, Family]) -> bool:
+    """Whether it lies further from retraining than the margin, by what all models of the pool show."""
+    return known[item.family].truth == "elsewhere" and max(item.excess.values()) > 0.1
+
+
+def _covered(items: Sequence[Held]) -> Rate | None:
+    return clustered(((i.deletion, i.cluster), i.holds) for i in items if i.holds is not None)
+
+
+def coverage_rows(held: Sequence[Held]) -> Iterator[CoverageRow]:
+    groups: dict[tuple[str, str, int, str, bool], list[Held]] = defaultdict(list)
+    for item in held:
+        groups[item.kind, item.quantity, item.size, item.seeds, item.published].append(item)
+    for (kind, quantity, size, seeds, published), items in sorted(groups.items()):
+        yield CoverageRow(
+            kind=kind,
+            quantity=quantity,
+            size=size,
+            seeds=seeds,
+            rate=_covered(items),
+            undefined=sum(item.holds is None for item in items),
+            published=published,
+        )
+
+
+def edge_rows(edges: Sequence[AtEdge]) -> Iterator[EdgeRow]:
+    groups: dict[tuple[str, int], list[AtEdge]] = defaultdict(list)
+    for item in edges:
+        groups[item.edge, item.size].append(item)
+    for (edge, size), items in sorted(groups.items()):
+        rate = clustered(((item.deletion, item.cluster), item.said) for item in items)
+        assert rate is not None
+        yield EdgeRow(edge=edge, word=EDGES.get(edge, "confirmed"), size=size, rate=rate)
+
+
+def return_rows(returned: Sequence[Returned]) -> Iterator[ReturnRow]:
+    for case, about in CASES.items():
+        items = [item for item in returned if item.case == case]
+        rate = _returned(items)
+        if rate is not None:
+            counts = dict(Counter(item.reading for item in items))
+            yield ReturnRow(case=case, about=about, readings=counts, returned=rate)
+
+
+def other_rows(passed: Sequence[Passed]) -> Iterator[OtherRow]:
+    groups: dict[tuple[str, str, int], list[Passed]] = defaultdict(list)
+    for item in passed:
+        groups[item.metric, item.family, item.seeds].append(item)
+    for (metric, family, seeds), items in groups.items():
+        yield OtherRow(
+            metric=metric,
+            family=family,
+            seeds=seeds,
+            passed=clustered((item.cluster, item.passed) for item in items if item.passed is not None),
+            nothing=sum(item.passed is None for item in items),
+        )
