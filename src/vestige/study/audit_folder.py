@@ -105,19 +105,29 @@ class Folder:
         return Finding(what=what, earlier=self.earlier, reworded=self.reworded, unfinished=self.unfinished)
 
     @cached_property
+    def runs(self) -> list[Any]:
+        """The runs that history.json names; none where it is gone or damaged, which a check of its own says."""
+        try:
+            found = self.json("history.json")
+        except (OSError, ValueError, RecursionError):
+            return []
+        whole = isinstance(found, list) and all(isinstance(item, dict) for item in found)
+        return found if whole else []
+
+    @cached_property
     def earlier(self) -> bool:
         """Whether a version made the folder whose records lack what today's have."""
-        return any(item.get("records") != RECORDS for item in self.json("history.json"))
+        return any(item.get("records") != RECORDS for item in self.runs)
 
     @cached_property
     def unfinished(self) -> bool:
         """Whether the last run was interrupted; of an earlier version that is not known, and taken for no."""
-        return not self.earlier and "ended" not in self.json("history.json")[-1]
+        return bool(self.runs) and not self.earlier and "ended" not in self.runs[-1]
 
     @cached_property
     def reworded(self) -> bool:
         """Whether another version of vestige made the folder, whose sentences may read otherwise."""
-        return any(item.get("program") != program_sha256() for item in self.json("history.json"))
+        return any(item.get("program") != program_sha256() for item in self.runs)
 
     @cached_property
     def plan(self) -> Any:

@@ -87,7 +87,7 @@ def parts(folder: Folder) -> Finding:
             _steps(folder, name, record, found)
     _strangers(folder, labels, found)
     environments = {plan_audit.canonical(record["environment"]) for record in folder.nodes.values()}
-    known = {plan_audit.canonical(item["environment"]) for item in folder.json("history.json")}
+    known = {plan_audit.canonical(item["environment"]) for item in folder.runs}
     if environments and not known <= environments:
         found.noted.append("history.json names an environment that no part was made in")
     return found
@@ -138,7 +138,7 @@ def _expected(folder: Folder, name: str, record: Mapping[str, Any], label: str |
 
 
 def _plans(folder: Folder) -> set[str]:
-    return {item["plan"] for item in folder.json("history.json")}
+    return {item["plan"] for item in folder.runs}
 
 
 def _files(record: Mapping[str, Any], *, listed: bool) -> dict[str, Any]:

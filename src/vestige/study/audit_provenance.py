@@ -43,7 +43,7 @@ def _circumstances(folder: Folder, subject: Subject) -> words_audit.Circumstance
         seed=subject.seed,
         left_out={label: item["why"] for label, item in asked.left_out.items()},
         same=asked.same,
-        start=folder.json("history.json")[-1].get("start", []),
+        start=folder.runs[-1].get("start", []) if folder.runs else [],
         failed=tuple(
             (item["unit"], item["reason"])
             for item in gates.get(subject.bundle, [])

@@ -219,7 +219,9 @@ def _same(used: Sequence[Configured]) -> dict[str, str]:
 
 def plan_stands_since(folder: Folder, when: str) -> bool:
     """Whether the plan of the last run stood at a time, too: only the present one is kept."""
-    history = folder.json("history.json")
+    history = folder.runs
+    if not history:
+        return True
     before = [item["plan"] for item in history if item["time"] <= when] or [history[0]["plan"]]
     return bool(before[-1] == history[-1]["plan"])
 
@@ -812,7 +814,7 @@ def coverage(folder: Folder) -> Finding:
             found.need(False, f"{stem}: '{label}' was planned and is missing")
         found.need(labels <= cell.unlearned.keys(), f"{stem}: a model that was not planned")
     extra = set(folder.assessments) - set(planned)
-    changed = len({item["plan"] for item in folder.json("history.json")}) > 1 or folder.unfinished
+    changed = len({item["plan"] for item in folder.runs}) > 1 or folder.unfinished
     for name in sorted(extra):
         line = f"assessments/{name}.json is not in the present plan"
         if changed:
