@@ -106,7 +106,7 @@ class Folder:
 
     @cached_property
     def runs(self) -> list[Any]:
-        """The runs that history.json names; none where it is gone or damaged, which a check of its own says."""
+        """The runs that history.json names; none where it is gone or damaged, which another check says."""
         try:
             found = self.json("history.json")
         except (OSError, ValueError, RecursionError):
