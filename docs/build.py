@@ -61,6 +61,7 @@ def parts() -> dict[str, Callable[[], str]]:
             made[f"table {number.lower()} {study}"] = partial(decisions.paper, study, number)
         for name, part in (
             ("noise", decisions.noise),
+            ("verdicts", decisions.verdicts),
             ("fidelity", decisions.fidelity),
             ("utility", decisions.utility),
         ):

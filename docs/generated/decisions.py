@@ -8,7 +8,7 @@ from typing import Any
 
 from generated.base import RECORDS, shown, table
 from vestige.attacks.records import RecoveryRecord
-from vestige.contracts import Assessment, Estimate, Interval, Undefined
+from vestige.contracts import Assessment, Bounded, Estimate, Interval, Undefined
 from vestige.report.paper import read_paper
 from vestige.report.paper_panel import PaperTable
 from vestige.study.store import run_folders
@@ -140,8 +140,8 @@ def facts(study: str) -> dict[str, Any]:
 
 
 def fidelity(study: str) -> str:
-    """Distance to the oracle of every model of a study, with the decision."""
-    header = ("model", "view", "oracle distance", "gain", "progress", "suppression", "decision")
+    """Distance to the oracle of every model of a study, with what the published rule says."""
+    header = ("model", "view", "oracle distance", "gain", "progress", "suppression", "published rule")
     rows = []
     for item in assessments(study):
         for model in item.models:
@@ -157,6 +157,52 @@ def fidelity(study: str) -> str:
                     cells.append(str(model.decision))
                 rows.append((model.label, view, *cells))
     return table(header, rows)
+
+
+def verdicts(study: str) -> str:
+    """The verdict on every model under test, with distance, memory and the change of retained accuracy."""
+    header = (
+        "model",
+        "verdict",
+        "published rule",
+        "distance F",
+        "distance G",
+        "memory F %",
+        "memory G %",
+        "retained accuracy, points",
+    )
+    rows = []
+    for item in assessments(study):
+        for model in item.models:
+            if model.evidence is None:
+                continue
+            sides = [model.evidence.view("F"), model.evidence.view("G")]
+            rows.append(
+                (
+                    model.label,
+                    model.headline,
+                    str(model.decision),
+                    *(bounded(side.distance) for side in sides),
+                    *(bounded(side.memory, percent=True) for side in sides),
+                    bounded(model.evidence.retained.change, percent=True, decimals=1),
+                )
+            )
+    return table(header, rows)
+
+
+def bounded(item: Bounded, *, percent: bool = False, decimals: int = 0) -> str:
+    """A quantity of the evidence with its interval for these models and other rows."""
+    if isinstance(item.value, Undefined):
+        return str(item.value)
+    scale, places = (100, decimals) if percent else (1, 3)
+
+    def text(value: float) -> str:
+        return f"{round(value * scale, places) + 0.0:.{places}f}"
+
+    found = text(item.value)
+    if isinstance(item.these_models, Interval):
+        found += f" [{text(item.these_models.low)}, {text(item.these_models.high)}]"
+    return found
 
 
 def utility(study: str) -> str:

@@ -176,7 +176,7 @@ def test_the_worst_retained_text_decides(world: KnownModels, record: VerdictReco
     assert found.verdict == "damaged"
     assert found.evidence.retained.name == "generic text"
     assert [part.harm for part in found.evidence.other_retained] == ["unharmed"]
-    assert "retraining itself changed it by +" in found.sentence
+    assert "retraining itself changed the loss a token by +" in found.sentence
 
 
 def test_without_unseen_text_the_verdict_rests_on_the_forget_text(world: KnownModels) -> None:
@@ -184,7 +184,7 @@ def test_without_unseen_text_the_verdict_rests_on_the_forget_text(world: KnownMo
     assert "rests on the forget text alone" in found.compared
     assert [model.verdict for model in found.models] == ["equivalent", "closer"]
     for model in found.models:
-        assert "This rests on the forget text alone: no unseen text was given." in model.sentence
+        assert "This rests on the forget text alone, without unseen text." in model.sentence
 
 
 def test_one_retrained_model_says_so(world: KnownModels) -> None:
@@ -192,7 +192,7 @@ def test_one_retrained_model_says_so(world: KnownModels) -> None:
     found = judged(world, {"half": world.mixed(0.5)}, oracle=oracle).models[0]
     assert found.verdict == "closer"
     assert memory(found) == pytest.approx(0.5, abs=0.03)
-    assert "Against one retraining" in found.sentence
+    assert "Only one retrained model was given" in found.sentence
 
 
 def test_without_a_retrained_model_there_is_no_verdict(world: KnownModels) -> None:
@@ -201,7 +201,7 @@ def test_without_a_retrained_model_there_is_no_verdict(world: KnownModels) -> No
     assert isinstance(model.verdict, Undefined)
     assert "There is no verdict: no retrained model was given." in record.compared
     assert "was compared with the bases “full”, “full (2)” alone" in model.sentence
-    assert "it is damaged" in model.sentence
+    assert "this text is damaged" in model.sentence
     assert {item.role for item in record.levels} == {"base", "unlearned"}
 
 

@@ -20,7 +20,7 @@ from vestige.contracts import (
     View,
     ViewEvidence,
 )
-from vestige.phrases import number_word
+from vestige.phrases import listed, number_word
 from vestige.statistics.multiplicity import holm
 from vestige.verdict.evidence import (
     LEAST_ORACLES,
@@ -322,41 +322,47 @@ def _missing(evidence: Evidence, p: float | Undefined) -> tuple[str, ...]:
     found: list[str] = []
     oracles = evidence.seeds["oracle"]
     words = words_of(evidence)
+    hidden: list[View] = []
+    open_: list[View] = []
     for view in evidence.views:
         if isinstance(view.gain.lower, Undefined):
             found.append(
                 f"more {words.rows} ({view.rows} on {words.where[view.view]} are too few for any bound)"
             )
         elif isinstance(view.visible, Undefined) and oracles >= LEAST_ORACLES:
-            found.append(
-                f"more {words.rows} or retrained models (on {words.where[view.view]} it is not settled "
-                "whether retraining moves anything)"
-            )
+            hidden.append(view.view)
         elif (
             view.visible is not False and not isinstance(view.gain_p, Undefined) and view.gain_p > GAIN_LEVEL
         ):
-            found.append(
-                f"more {words.rows} (on {words.where[view.view]} the interval of the gain reaches zero)"
-            )
+            open_.append(view.view)
+    if hidden:
+        where = listed([words.where[view] for view in hidden])
+        found.append(
+            f"more {words.rows} or retrained models (on {where} it is not settled whether retraining moves "
+            "anything)"
+        )
+    if open_:
+        where = listed([words.where[view] for view in open_])
+        found.append(f"more {words.rows} (on {where} it is not shown to have come closer)")
     alone = both_views_p(evidence)
     if not isinstance(p, Undefined) and not isinstance(alone, Undefined) and alone <= GAIN_LEVEL < p:
         found.append(
-            f"more {words.rows} or fewer models tried (by itself its gain is shown, corrected for the models "
-            "of its family it is not)"
+            f"more {words.rows} or fewer models tried (judged alone it came closer; corrected for the number "
+            "of models tried, that is not shown)"
         )
     if oracles < LEAST_ORACLES:
         there = f"there {'is' if oracles == 1 else 'are'} {number_word(oracles)}"
         found.append(f"more retrained models (equivalence needs {number_word(LEAST_ORACLES)}, {there})")
     else:
-        open_ = [c for c in evidence.conditions if c.holds is not True]
-        if all(c.holds is not False or _could_hold(evidence, c) for c in open_) and open_:
-            found.append(f"for equivalence, more {words.rows} or retrained models ({open_[0].text})")
+        unmet = [c for c in evidence.conditions if c.holds is not True]
+        if all(c.holds is not False or _could_hold(evidence, c) for c in unmet) and unmet:
+            found.append(f"for equivalence, more {words.rows} or retrained models ({unmet[0].text})")
     if evidence.retained.harm == "unsettled":
         name = evidence.retained.name
         rest = f"{words.rows} of {name}" if name else words.rest
         found.append(f"more {rest} (whether the rest still works is not settled)")
-    on = f" on {words.both}" if len(evidence.views) > 1 else ""
-    return tuple(dict.fromkeys(found)) or (f"a gain (none is shown{on})",)
+    open_question = f"more {words.rows} (whether it lies where retraining lies is not settled)"
+    return tuple(dict.fromkeys(found)) or (open_question,)
 
 
 def _could_hold(evidence: Evidence, condition: Condition) -> bool:

@@ -130,20 +130,17 @@ def _equivalent(evidence: Evidence, name: str, about: str) -> list[str]:
         found = [f"{first}: {about} it lies where the {oracles} retrained models lie."]
     distances = _each(evidence, lambda view: _at_most(view.excess, _number))
     found.append(
-        f"beyond what two of them differ by, its distance to them is at most {distances} (upper 95 % bounds; "
-        f"{_margins(evidence)})."
+        f"{name if nothing else 'it'} is further from them than they are from each other by at most "
+        f"{distances} (upper 95 % bounds; {_margins(evidence)})."
     )
     kept = _each(evidence, lambda view: "" if view.visible is False else _at_most(view.memory, _percent))
     if kept:
-        found.append(
-            f"of what told {full} from retraining it keeps at most {kept} "
-            f"({_percent(evidence.margins.memory)} allowed)."
-        )
+        found.append(f"{_memory_is(full)} is at most {kept} ({_percent(evidence.margins.memory)} allowed).")
         found.append(admits(evidence))
     if nothing and len(nothing) < len(evidence.views):
         found.append(
-            f"on {_everywhere(evidence, nothing)} so does {full}: there was nothing to undo that these "
-            "outputs show."
+            f"on {_everywhere(evidence, nothing)} {full} lies there as well: there was nothing to undo that "
+            "these outputs show."
         )
     return [*found, *retained_sentences(evidence)]
 
@@ -165,15 +162,14 @@ def _not_closer(evidence: Evidence, name: str, about: str) -> list[str]:
     words = words_of(evidence)
     first = f"{name} is not closer to retraining than {words.full}"
     if evidence.away:
-        first += f": it moved away from it on {_everywhere(evidence, evidence.away)}."
-        found = [first, _further(evidence)]
+        found = [f"{first}: {_away(evidence)}."]
     elif small := excluded(evidence):
         most = _each(
             evidence,
             lambda view: _share_of_way(view.gain.upper, view) if view.view in small else "",
         )
         found = [
-            f"{first}: its gain is at most {most}, as a share of the way (upper bound), where "
+            f"{first}: it came at most {most} (upper end of a 95 % interval), where "
             f"{_percent(evidence.margins.gain)} would count."
         ]
     else:
@@ -183,18 +179,18 @@ def _not_closer(evidence: Evidence, name: str, about: str) -> list[str]:
         lacking = [view.view for view in evidence.views if not _gained(view)]
         on = "" if len(lacking) == len(evidence.views) else f" on {_everywhere(evidence, lacking)}"
         found = [
-            f"{first}: with 80 % power these {words.rows} would have shown a gain of {least}, and none is "
-            f"shown{on}."
+            f"{first}: had it come closer by {least}, these {words.rows} would have shown that four times in "
+            f"five, and it is not shown{on}."
         ]
     return [*found, *_one_sided(evidence), *_remaining(evidence, about), *retained_sentences(evidence)]
 
 
 def _share_of_way(gain: float | Undefined, view: ViewEvidence) -> str:
-    """A gain as a share of the displacement, at least 0."""
+    """A gain as a share of the displacement, at least 0: `6 % of the way`."""
     size = view.displacement.value
     if isinstance(gain, Undefined) or isinstance(size, Undefined) or size <= 0:
         return ""
-    return _percent(max(gain, 0.0) / size)
+    return f"{_percent(max(gain, 0.0) / size)} of the way"
 
 
 def _damaged(evidence: Evidence, name: str, about: str) -> list[str]:
@@ -202,12 +198,11 @@ def _damaged(evidence: Evidence, name: str, about: str) -> list[str]:
     if not evidence.views:
         return [*found, "fidelity to retraining cannot be assessed: no retrained model was given."]
     if evidence.away:
-        found.append(f"it moved away from retraining on {_everywhere(evidence, evidence.away)}.")
-        found.append(_further(evidence))
+        found.append(f"{_away(evidence)}.")
     asked = [view for view in evidence.views if view.visible is not False]
     way = _way(evidence.share)
     if asked and all(_gained(view) for view in asked) and way:
-        found.append(f"for the rest, it came closer to retraining than {words_of(evidence).full}, {way}.")
+        found.append(f"apart from that it came closer to retraining than {words_of(evidence).full}, {way}.")
     return [*found, *_one_sided(evidence), *_nothing(evidence), *_remaining(evidence, about)]
 
 
@@ -237,16 +232,10 @@ def _gained(view: ViewEvidence) -> bool:
     return not isinstance(view.gain.lower, Undefined) and view.gain.lower > 0
 
 
-def _further(evidence: Evidence) -> str:
-    """By how much it moved away, on each view where that is shown."""
-
-    def apart(view: ViewEvidence) -> str:
-        if view.moved_away is not True:
-            return ""
-        return f"{_value(view.distance, _number)} against {_value(view.displacement, _number)}"
-
-    full = words_of(evidence).full
-    return f"its distance is shown to be larger than that of {full}: {_each(evidence, apart)}."
+def _away(evidence: Evidence) -> str:
+    """Where it moved away from retraining, which is said of each view for itself."""
+    where, full = _everywhere(evidence, evidence.away), words_of(evidence).full
+    return f"it moved away from retraining on {where}, where its distance is shown to be larger than {full}’s"
 
 
 def _one_sided(evidence: Evidence) -> list[str]:
@@ -261,22 +250,30 @@ def _nothing(evidence: Evidence) -> list[str]:
     if not evidence.nothing_to_undo:
         return []
     where = _everywhere(evidence, evidence.nothing_to_undo)
-    return [f"on {where} there was nothing to undo that these outputs show."]
+    return [
+        f"on {where} there was nothing to undo that these outputs show: {words_of(evidence).full} already "
+        "answers as retrained models do."
+    ]
 
 
 def _remaining(evidence: Evidence, about: str) -> list[str]:
-    """The distance that remains, as a multiple of what two retrainings differ by, and the memory left."""
+    """The distance that remains beside the full model's and what two retrainings differ by; the memory."""
     known = [view for view in evidence.views if isinstance(view.distance.value, float)]
     if not known:
         return []
+    full = words_of(evidence).full
     distances = _each(evidence, lambda view: _value(view.distance, _number))
+    starts = [
+        _number(view.displacement.value) for view in known if isinstance(view.displacement.value, float)
+    ]
+    before = f" ({full}’s: {_once(starts)})" if len(starts) == len(known) else ""
     times = [
         _times(view.distance.value / view.spread)
         for view in known
         if isinstance(view.spread, float) and view.spread > 0 and isinstance(view.distance.value, float)
     ]
     noise = f", {_once(times)} times what two retrainings differ by" if len(times) == len(known) else ""
-    found = [f"{about}, the distance left to retraining is {distances}{noise}."]
+    found = [f"{about}, its distance to retraining is {distances}{before}{noise}."]
     kept = _each(
         evidence,
         lambda view: (
@@ -286,9 +283,30 @@ def _remaining(evidence: Evidence, about: str) -> list[str]:
         ),
     )
     if kept:
-        full = words_of(evidence).full
-        found.append(f"of what told {full} from retraining it keeps {kept} (memory).")
-    return found
+        found.append(f"{_memory_is(full)} is {kept}.")
+    return [*found, *_elsewhere(evidence)]
+
+
+def _memory_is(full: str) -> str:
+    return f"memory, the share that is left of the difference between {full} and a retrained one,"
+
+
+def _elsewhere(evidence: Evidence) -> list[str]:
+    """Little memory is no retraining: a model may lose what it knew and answer as no retrained model does."""
+    where = [
+        view.view
+        for view in evidence.views
+        if view.view not in evidence.overshoot
+        and isinstance(view.memory.value, float)
+        and view.memory.value <= evidence.margins.memory
+        and isinstance(view.excess.lower, float)
+        and isinstance(view.margin, float)
+        and view.excess.lower > view.margin
+    ]
+    if not where:
+        return []
+    there = _everywhere(evidence, where)
+    return [f"little memory is left on {there}, but it does not answer there as retrained models do."]
 
 
 def _not_equivalent(evidence: Evidence) -> list[str]:
@@ -302,25 +320,33 @@ def _reasons(evidence: Evidence) -> list[tuple[str, str]]:
     oracles = evidence.seeds["oracle"]
     if oracles < LEAST_ORACLES:
         there = f"there {'is' if oracles == 1 else 'are'} {number_word(oracles)}"
-        return [("E1", f"it needs at least {number_word(LEAST_ORACLES)} retrained models, {there}")]
+        return [("E1", f"it takes at least {number_word(LEAST_ORACLES)} retrained models, and {there}")]
     words = words_of(evidence)
     memory = evidence.margins.memory
     found = []
     if above := _above(evidence, lambda view: view.memory, lambda _: memory, _percent):
-        found.append(("E3", f"it may keep up to {above} ({_percent(memory)} allowed)"))
+        found.append(("E3", f"memory may be as high as {above} ({_percent(memory)} allowed)"))
     if far := _above(evidence, lambda view: view.excess, lambda view: view.margin, _number):
         found.append(
-            ("E2", f"beyond what two retrainings differ by it may lie up to {far} ({_margins(evidence)})")
+            (
+                "E2",
+                f"it may be further from retrained models than they are from each other by up to {far} "
+                f"({_margins(evidence)})",
+            )
         )
     for part in (evidence.retained, *evidence.other_retained):
         if isinstance(part.excess.upper, float) and part.excess.upper > evidence.margins.retained:
-            where = (
-                f"on {part.name or words.rest} it may lie up to {_number(part.excess.upper)} from retraining"
+            found.append(
+                (
+                    "E4",
+                    f"on {part.name or words.rest} it may be further from retrained models than they are "
+                    f"from each other by up to {_number(part.excess.upper)} "
+                    f"({_number(evidence.margins.retained)} allowed)",
+                )
             )
-            found.append(("E4", f"{where} ({_number(evidence.margins.retained)} allowed)"))
     for unit in (*evidence.units, *evidence.worst_rows):
         if isinstance(unit.lower, float) and unit.lower > 2 * memory:
-            where = f"on {words.where[unit.view]} ({_percent(2 * memory)} allowed)"
+            where = f"on {words.where[unit.view]} ({_percent(2 * memory)} allowed in one part)"
             found.append(("E5", f"{short(unit.name)} keeps at least {_percent(unit.lower)} {where}"))
             break
     said = {name for name, _ in found}
@@ -354,6 +380,7 @@ def _above(
 
 
 def _harm(evidence: Evidence) -> str:
+    """What was harmed and by how much; where calibration alone was, accuracy's change as well."""
     retained, margins = evidence.retained, evidence.margins
     texts = []
     if "accuracy" in retained.harmed_by:
@@ -373,15 +400,37 @@ def _harm(evidence: Evidence) -> str:
             f"{what} calibration error {_moved(retained.calibration.change, '')} ({margins.calibration:.3g} "
             "allowed)"
         )
-    return "; ".join([*texts, *_by_retraining(retained)])
+    if "accuracy" not in retained.harmed_by and retained.measure == "accuracy":
+        texts.append(_changed(retained))
+    elif isinstance(retained.retraining, float):
+        scale, places = _SCALES[retained.measure]
+        what, unit = _MEASURES[retained.measure]
+        change = _signed(retained.retraining * scale, places)
+        texts.append(f"retraining itself changed {what} by {change} {unit}")
+    return "; ".join(texts)
 
 
-def _by_retraining(retained: RetainedEvidence) -> list[str]:
-    if isinstance(retained.retraining, Undefined):
-        return []
-    if retained.measure == "accuracy":
-        return [f"retraining itself changed it by {_signed(retained.retraining * 100, 1)} points"]
-    return [f"retraining itself changed it by {_signed(retained.retraining, 3)} nats"]
+_MEASURES = {"accuracy": ("accuracy", "points"), "loss": ("the loss a token", "nats")}
+_SCALES = {"accuracy": (100, 1), "loss": (1, 3)}
+
+
+def _changed(retained: RetainedEvidence) -> str:
+    """`on 1,500 retained rows accuracy changed by -0.3 points [-0.9, +0.2] (retraining itself: -0.1)`."""
+    words = words_of(retained)
+    where = f"on {counted(retained.rows, words.row, f'{words.row}s')}"
+    where += f" of {short(retained.name)}" if retained.name else ""
+    change = retained.change
+    if isinstance(change.value, Undefined):
+        return f"{where} it is not known whether they still work: {plain(change.value.undefined)}"
+    scale, places = _SCALES[retained.measure]
+    what, unit = _MEASURES[retained.measure]
+    text = f"{where} {what} changed by {_signed(change.value * scale, places)} {unit}"
+    if isinstance(change.lower, float) and isinstance(change.upper, float):
+        low, high = (_signed(end * scale, places) for end in (change.lower, change.upper))
+        text += f" [{low}, {high}]"
+    if isinstance(retained.retraining, float):
+        text += f" (retraining itself: {_signed(retained.retraining * scale, places)})"
+    return text
 
 
 def _levels(retained: RetainedEvidence) -> str:
@@ -398,35 +447,24 @@ def _moved(change: Bounded, unit: str) -> str:
     word = "fell" if change.value < 0 else "rose"
     text = f"{word} by {abs(change.value) * scale:.{places}f}{' ' + unit if unit else ''}"
     if isinstance(change.lower, float) and isinstance(change.upper, float):
-        ends = sorted((abs(change.lower) * scale, abs(change.upper) * scale))
+        sign = -scale if change.value < 0 else scale
+        ends = sorted((change.lower * sign, change.upper * sign))
         text += f" [{ends[0]:.{places}f}, {ends[1]:.{places}f}]"
     return text
 
 
 def _retained(retained: RetainedEvidence) -> str:
     """`The rest is unharmed: on 1,500 retained rows accuracy changed by -0.3 points [-0.9, +0.2].`"""
-    change = retained.change
-    words = words_of(retained)
-    where = f"on {counted(retained.rows, words.row, f'{words.row}s')}"
-    where += f" of {short(retained.name)}" if retained.name else ""
-    if isinstance(change.value, Undefined):
-        return f"{where} it is not known whether they still work: {plain(change.value.undefined)}."
-    rest = "it" if retained.name else "the rest"
+    changed = _changed(retained)
+    if isinstance(retained.change.value, Undefined):
+        return f"{changed}."
+    rest = "this text" if retained.name else "the rest"
     meaning = {
         "unharmed": f"{rest} is unharmed",
         "unsettled": f"whether {rest} is unharmed is not settled",
         "damaged": f"{rest} is damaged",
     }[retained.harm]
-    scale, places = (100, 1) if retained.measure == "accuracy" else (1, 3)
-    what = "accuracy" if retained.measure == "accuracy" else "the loss a token"
-    unit = "points" if retained.measure == "accuracy" else "nats"
-    text = f"{where} {what} changed by {_signed(change.value * scale, places)} {unit}"
-    if isinstance(change.lower, float) and isinstance(change.upper, float):
-        low, high = (_signed(end * scale, places) for end in (change.lower, change.upper))
-        text += f" [{low}, {high}]"
-    if isinstance(retained.retraining, float):
-        text += f" (retraining itself: {_signed(retained.retraining * scale, places)})"
-    return f"{text}: {meaning}." if retained.name else f"{meaning}: {text}."
+    return f"{changed}: {meaning}." if retained.name else f"{meaning}: {changed}."
 
 
 def _beside(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
@@ -435,12 +473,14 @@ def _beside(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
         where = _everywhere(evidence, evidence.overshoot)
         yield f"on {where} it goes further from {words.full} than retraining does (overshoot)."
     if verdict in ("equivalent", "closer") and "G" not in [view.view for view in evidence.views]:
-        yield f"this rests on {words.where['F']} alone: no {words.where['G'].removeprefix('the ')} was given."
+        yield f"this rests on {words.where['F']} alone, without {words.where['G'].removeprefix('the ')}."
     yield from _probes(evidence)
     if evidence.views and evidence.seeds["unlearned"] == 1:
-        yield "one training run of the unlearned model: how another would come out is not known."
+        yield (
+            "only one training run of the unlearned model was given: how another would come out is not known."
+        )
     if evidence.views and evidence.seeds["oracle"] == 1:
-        yield "against one retraining: how another retraining would come out is not known."
+        yield "only one retrained model was given: how another retraining would come out is not known."
 
 
 def _probes(evidence: Evidence) -> Iterator[str]:
@@ -459,10 +499,10 @@ def _probes(evidence: Evidence) -> Iterator[str]:
         yield f"asked in other ways it remembers more than the margin allows: {listed(kept)}."
     held = [probe.name for probe in evidence.probes if probe.holds is True]
     if held:
-        yield f"that little of {words.full} is left holds under {listed(held)}, too."
+        yield f"under {listed(held)}, too, no more than the margin is left of {words.full}."
     unsettled = [probe.name for probe in evidence.probes if probe.holds is None]
     if unsettled:
-        yield f"under {listed(unsettled)} it is not settled."
+        yield f"whether that holds under {listed(unsettled)} is not settled."
 
 
 # Numbers and places.

@@ -114,7 +114,7 @@ def test_without_an_oracle_or_a_floor_the_page_says_so() -> None:
     assert "Probability left on what was deleted" in alone
     single = compare(oracle=model(0, 5, 5), full=model(5, 5, 1), unlearned={"close": model(2, 5, 3)})
     found = told(single, "close")
-    assert "it needs at least three retrained models, there is one." in found.rest
+    assert "it takes at least three retrained models, and there is one." in found.rest
     assert "Gate not run: what two full trainings differ by is not known." in found.published
 
 
