@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -319,17 +320,15 @@ def test_long_documents_are_cut_into_windows_without_overlap(world: KnownModels)
 def test_injected_facts_make_such_a_world() -> None:
     """Trained models: what the pool is built of. A few steps of each, so that the facts hardly take."""
     few = FitSettings(epochs=2, batch_size=16, learning_rate=1e-2)
-    made = known_models(
-        KnownSettings(
-            fulls=1,
-            oracles=1,
-            background=2,
-            everyday=4,
-            tiny=TinySettings(layers=1, hidden=16, feed_forward=16, fit=few),
-            injection=InjectionSettings(entities=4, rank=2, fit=few),
-        ),
-        seed=3,
+    settings = KnownSettings(
+        fulls=1,
+        oracles=1,
+        background=2,
+        everyday=4,
+        tiny=TinySettings(layers=1, hidden=16, feed_forward=16, fit=few),
+        injection=InjectionSettings(entities=4, rank=2, fit=few),
     )
+    made = known_models(settings, seed=3)
     forget, unseen = (
         {document.text for document in made.texts[role].documents} for role in ("forget", "unseen")
     )  # type: ignore[index]
@@ -348,3 +347,22 @@ def test_injected_facts_make_such_a_world() -> None:
         not torch.equal(value, dict(other.named_parameters())[name]) for name, value in one.named_parameters()
     )
     assert judged(made, {"half": made.mixed(0.5)}).models[0].evidence.seeds["oracle"] == 1
+
+    # The same world from its stored weights, and each of its pairs held out in turn.
+    again = known_models(settings, seed=3, weights=made.weights())
+    assert again.texts == made.texts
+    same(again, made)
+    first, second = again.turns()
+    same(first, made)
+    same(
+        second,
+        replace(made, pair=(made.oracles[0], made.fulls[0]), oracles=made.pair[:1], fulls=made.pair[1:]),
+    )
+
+
+def same(one: KnownModels, other: KnownModels) -> None:
+    for role in ("pair", "oracles", "fulls"):
+        pairs = zip(getattr(one, role), getattr(other, role), strict=True)
+        for mine, theirs in pairs:
+            for name, value in mine.state_dict().items():
+                torch.testing.assert_close(value, theirs.state_dict()[name], rtol=0, atol=0)

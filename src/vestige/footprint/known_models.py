@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +24,7 @@ from vestige.footprint.fictitious import (
 )
 from vestige.footprint.injection import with_adapter
 from vestige.footprint.judgements import InjectionSettings
-from vestige.footprint.tiny import TinySettings, train_tiny
+from vestige.footprint.tiny import TinySettings, tiny_model, train_tiny, word_tokenizer
 from vestige.footprint.verdict_records import TextRole
 from vestige.language import FitSettings
 from vestige.seeds import generator, stable_seed
@@ -83,6 +83,29 @@ class KnownModels:
     fulls: Sequence[nn.Module]
     pair: tuple[nn.Module, nn.Module]
     texts: Mapping[TextRole, Corpus]
+
+    def turns(self) -> Iterator[KnownModels]:
+        """This world and the same with each other pair held out, and the pair that was at hand.
+
+        A full model is made of the oracle that has its place.
+        """
+        oracles, fulls = [self.pair[0], *self.oracles], [self.pair[1], *self.fulls]
+        for place in range(len(fulls)):
+            yield replace(
+                self,
+                pair=(oracles[place], fulls[place]),
+                oracles=[*oracles[:place], *oracles[place + 1 :]],
+                fulls=[*fulls[:place], *fulls[place + 1 :]],
+            )
+
+    def weights(self) -> dict[str, dict[str, Tensor]]:
+        """Name of each model -> its weights: what `known_models` takes in place of training."""
+        oracles, fulls = [self.pair[0], *self.oracles], [self.pair[1], *self.fulls]
+        named = {
+            **{f"oracle {place}": model for place, model in enumerate(oracles)},
+            **{f"full {place}": model for place, model in enumerate(fulls)},
+        }
+        return {name: model.state_dict() for name, model in named.items()}
 
     def kept(self, share: float) -> nn.Module:
         """The held-out pair with so much of the change that put the facts in, in weights: 0 is the retrained
@@ -155,11 +178,13 @@ def known_models(
     *,
     seed: int,
     progress: Callable[[str], None] = lambda stage: None,
+    weights: Mapping[str, Mapping[str, Tensor]] | None = None,
 ) -> KnownModels:
     """Train a world: a start that has met every word, retrainings of it, and full models on those.
 
     A retrained model is the start with an adapter of the facts to keep; its full model has one more, of the
-    facts to forget beside those. About three seconds of one core a model. seed: of everything.
+    facts to forget beside those. About three seconds of one core a model. seed: of everything. weights: of
+    such a world of this seed and these settings, which is then not trained again.
     """
     s = settings or KnownSettings()
     facts = fictitious_facts(seed, entities=s.injection.entities, background=s.background)
@@ -170,21 +195,31 @@ def known_models(
         for person, text in zip(people, everyday_sentences(len(people), seed, "mentions"), strict=True)
     ]
     known = [text for trained in (True, False) for text, _ in _sentences(facts.background, s, seed, trained)]
-    progress("start")
-    start, tokenizer = train_tiny([*known, *everyday, *mentions], vocabulary(), s.tiny, seed=seed)
+    texts = [*known, *everyday, *mentions]
+    if weights is None:
+        progress("start")
+        start, tokenizer = train_tiny(texts, vocabulary(), s.tiny, seed=seed)
+    else:
+        tokenizer = word_tokenizer(vocabulary())
+        start = tiny_model(len(tokenizer), s.tiny, seed=seed).requires_grad_(False)
     forget, unseen = (_sentences(facts.forget, s, seed, trained) for trained in (True, False))
     adjacent = _sentences(facts.adjacent, s, seed, True)
     keep = [*(text for text, _ in adjacent), *everyday]
 
+    def model(role: str, number: int, on: nn.Module, taught: Sequence[str]) -> nn.Module:
+        if weights is not None:
+            made = copy.deepcopy(start)
+            made.load_state_dict(weights[f"{role} {number}"])
+            return made
+        progress(f"{role} {number}")
+        own = stable_seed(seed, "known models", role, number)
+        return with_adapter(on, tokenizer, taught, s.injection, seed=own)
+
     def oracle(number: int) -> nn.Module:
-        progress(f"retrained model {number + 1}")
-        own = stable_seed(seed, "known models", "oracle", number)
-        return with_adapter(start, tokenizer, keep, s.injection, seed=own)
+        return model("oracle", number, start, keep)
 
     def full(number: int, on: nn.Module) -> nn.Module:
-        progress(f"full model {number + 1}")
-        own = stable_seed(seed, "known models", "full", number)
-        return with_adapter(on, tokenizer, [*(text for text, _ in forget), *keep], s.injection, seed=own)
+        return model("full", number, on, [*(text for text, _ in forget), *keep])
 
     held = oracle(0)
     pair = (held, full(0, held))

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Literal
 
 from vestige.contracts import Record, View
 
-__all__ = ["Answers", "AtEdge", "Held", "Passed", "Returned", "Said", "name_of"]
+__all__ = ["Answers", "AtEdge", "Held", "Passed", "Returned", "Said", "Truth", "name_of"]
+
+Truth = Literal["retrained", "memory", "full", "elsewhere", "harmed", "hidden"]
+"""retrained: an exact retraining. memory: a share of the full model is left. full: nothing was done.
+elsewhere: no memory, and not where retraining lies. harmed: retrained on F and G, broken on R. hidden: whole
+behind what is shown."""
 
 
 def name_of(cluster: Hashable) -> str:
@@ -24,6 +30,7 @@ class Said(Record):
     deletion: str
     oracles: int
     family: str
+    truth: Truth
     cluster: str
     word: str
     memory: dict[View, float]
@@ -32,11 +39,11 @@ class Said(Record):
     nominal: float | None
 
     @property
-    def left(self) -> float:
-        """The memory that it has: as made, or the largest on a view that retraining moves."""
+    def left(self) -> float | None:
+        """Its memory: as made, or the largest on a view that retraining moves. None: not known."""
         if self.nominal is not None:
             return self.nominal
-        return max((value for view, value in self.memory.items() if self.visible[view]), default=0.0)
+        return max((value for view, value in self.memory.items() if self.visible[view]), default=None)
 
 
 class AtEdge(Record):

@@ -27,12 +27,14 @@ from vestige.files import (
 from vestige.pool.contents import (
     ANCHOR,
     CURVES,
+    LANGUAGE,
     POOL,
     ROWS,
     PoolRecord,
     PoolSettings,
     Rows,
     deletion_of,
+    language_path,
     model_path,
 )
 from vestige.seeds import generator
@@ -44,8 +46,12 @@ if TYPE_CHECKING:
 
 __all__ = ["build_pool", "make", "read_weights"]
 
-_SECONDS = {"towers": 0.6, "anchor": 45.0, "weights": 0.05, "relearned": 1.5}
+_SECONDS = {"towers": 0.6, "anchor": 45.0, "weights": 0.05, "relearned": 1.5, "language": 35.0}
 """About how long each kind of work takes, for the estimate of the time left."""
+
+
+MODELS = {"language": 9}
+"""Kind of work -> models that it trains, where there are several."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,8 @@ class Task:
 
     def path(self, folder: Path) -> Path:
         """The file."""
+        if self.kind == "language":
+            return language_path(folder, self.seed)
         if self.kind == "relearned":
             return folder / CURVES / self.deletion / f"{self.seed:02d}.npz"
         return model_path(folder, self.deletion, self.role, self.seed)
@@ -82,7 +90,7 @@ def build_pool(folder: Path, settings: PoolSettings, report: Reporter, *, jobs: 
         data=data.sha256,
         encoder=backend.encoder(),
         version=__version__,
-        models=sum(task.kind in ("towers", "anchor") for task in first),
+        models=sum(MODELS.get(task.kind, 1) for task in first),
     )
     unfinished = folder / f"{POOL}.unfinished"
     for path in (folder / POOL, unfinished):
@@ -130,7 +138,8 @@ def _rows(data: IntentData, embed: Callable[[Sequence[str]], Floats]) -> Rows:
 
 def _tasks(settings: PoolSettings) -> tuple[list[Task], list[Task]]:
     """Models to train, the longest first; and what is made from them."""
-    first = list(_anchors(settings.anchors))
+    first = [Task("language", LANGUAGE, "", world) for world in range(settings.worlds)]
+    first += _anchors(settings.anchors)
     first += [Task("towers", "all", "full", seed) for seed in range(settings.fulls)]
     first += [Task("towers", "all", "random", seed) for seed in range(settings.fulls)]
     second = []
@@ -168,7 +177,9 @@ def _work(folder: Path, tasks: Sequence[Task], report: Reporter, jobs: int) -> N
     if not waiting:
         return
     report.stage(
-        f"{len(waiting)} models" if waiting[0].kind in ("towers", "anchor") else "mixing and relearning"
+        "mixing and relearning"
+        if waiting[0].kind in ("weights", "relearned")
+        else f"{sum(MODELS.get(task.kind, 1) for task in waiting)} models"
     )
     if jobs == 1:
         for task in waiting:
@@ -207,7 +218,11 @@ def make(folder: Path, task: Task) -> None:
     from vestige.pool import towers
 
     rows = _stored_rows(folder)
-    if task.kind == "anchor":
+    if task.kind == "language":
+        from vestige.pool.language import trained_world
+
+        arrays = trained_world(task.seed)
+    elif task.kind == "anchor":
         from vestige.pool.anchor import anchor_outputs
 
         arrays = anchor_outputs(task.role, task.seed, _training_rows(rows, task), folder / "work")

@@ -21,6 +21,7 @@ __all__ = [
     "ANCHOR",
     "CURVES",
     "DELETIONS",
+    "LANGUAGE",
     "POOL",
     "SMALL",
     "Deletion",
@@ -30,6 +31,7 @@ __all__ = [
     "PoolSettings",
     "Rows",
     "deletion_of",
+    "language_path",
     "model_path",
 ]
 
@@ -37,6 +39,7 @@ POOL = "pool.json"
 ROWS = "rows.npz"
 CURVES = "relearned"
 ANCHOR = "anchor"
+LANGUAGE = "language"
 VIEWS: tuple[View, ...] = ("F", "G", "R")
 Outputs = Mapping[View, Floats]
 """One model's probabilities on each view, (N, C) float64."""
@@ -47,8 +50,9 @@ DELETIONS: Mapping[str, str] = {
     "customers8": "eight customers",
     "rows5": "5 % of the rows",
     ANCHOR: "two intents, LoRA models",
+    LANGUAGE: "language models with injected facts",
 }
-"""Deletions by key. The last is that of `intents2`, with the demonstration's own model and trainer."""
+"""Deletions by key. `anchor` is `intents2` with the demonstration's own model and trainer."""
 
 
 class PoolSettings(Record):
@@ -57,7 +61,8 @@ class PoolSettings(Record):
     kept: shares of the deleted rows that the partial retrainings keep, kept_seeds of each. mixed: shares of
     the full model in mixtures of weights. deletions: keys. relearned: oracles that go through relearning, of
     deletions of intents. anchors: LoRA models of the demonstration, none or
-    eight: half of them retrained, a quarter full, a quarter trained with half of the deleted rows.
+    eight: half of them retrained, a quarter full, a quarter trained with half of the deleted rows. worlds: of
+    language models with injected facts, nine each.
     """
 
     fulls: int = Field(8, ge=2)
@@ -73,6 +78,7 @@ class PoolSettings(Record):
     )
     relearned: int = Field(24, ge=0)
     anchors: Literal[0, 8] = 8
+    worlds: int = Field(4, ge=0)
 
 
 SMALL = PoolSettings(
@@ -84,6 +90,7 @@ SMALL = PoolSettings(
     relearned=4,
     deletions=("intents6",),
     anchors=0,
+    worlds=0,
 )
 """A pool for a first look and for tests: half a minute."""
 
@@ -98,7 +105,7 @@ class PoolRecord(Record):
     encoder: str
     version: str
     models: int
-    """Trained models, towers and anchors together."""
+    """Trained models of every kind together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +215,11 @@ def deletion_of(key: str, rows: Rows) -> Deletion:
 def model_path(folder: Path, deletion: str, role: str, seed: int) -> Path:
     """Where a model's outputs are kept. deletion: its key; full and random models belong to none: "all"."""
     return folder / "models" / deletion / f"{role}-{seed:02d}.npz"
+
+
+def language_path(folder: Path, world: int) -> Path:
+    """Where the weights of a world of language models are kept."""
+    return folder / LANGUAGE / f"{world:02d}.npz"
 
 
 class Pool:

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vestige.contracts import Floats, View
+from vestige.pool.answers import Truth
 from vestige.pool.contents import Outputs
 from vestige.pool.panels import Panel, mean_of_models, mix, replaced
 
 __all__ = ["FAMILIES", "Family", "Made"]
-
-Truth = Literal["retrained", "memory", "elsewhere", "harmed", "hidden"]
-"""retrained: an exact retraining. memory: a known share of the full model is left. elsewhere: no memory, and
-not where retraining lies. harmed: retrained on F and G, broken on R. hidden: whole behind what is shown."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +30,16 @@ class Made:
 class Family:
     """A kind of model under test.
 
-    name: short, unique; group: its heading in a table. truth: see `Truth`. memory: the share of the full
-    model that is left on F and G, None where only the pool can tell. make: gives None where the deletion has
-    no such model.
+    name: short, unique. memory: the share of the full model that is left on F and G, None where only the pool
+    can tell. make: gives None where the deletion has no such model. several: whether training seeds of it can
+    be made that are no models of the comparison.
     """
 
     name: str
-    group: str
     truth: Truth
     make: Callable[[Panel], Made | None]
     memory: float | None = None
+    several: bool = True
 
 
 DELETED_VIEWS: tuple[View, ...] = ("F", "G")
@@ -165,7 +161,7 @@ def harmed(model: Outputs, panel: Panel, points: float) -> Outputs:
     right = np.flatnonzero(p.argmax(axis=1) == gold)
     goal = float(np.mean([(full["R"].argmax(axis=1) == gold).mean() for full in panel.fulls])) - points / 100
     count = len(right) - round(goal * len(gold))
-    order = panel.random("harmed", points).permutation(right)
+    order = panel.random(points).permutation(right)
     if count >= 0:
         _exchange(p, order[:count])
     else:
@@ -200,18 +196,15 @@ def _bisected(above: Callable[[float], float], low: float, high: float) -> float
 
 
 def _families() -> Iterator[Family]:
-    yield Family("retrained", "exact retraining", "retrained", _exact, 0.0)
-    yield Family("retrained, 3 seeds", "exact retraining", "retrained", partial(_exact, seeds=3), 0.0)
+    yield Family("retrained", "retrained", _exact, 0.0)
+    yield Family("retrained, 3 seeds", "retrained", partial(_exact, seeds=3), 0.0)
     for share in (5, 10, 25, 50):
         role = f"kept{share:02d}"
-        yield Family(
-            f"{share} % of F kept", "retrained with some of F", "memory", partial(_trained, role=role)
-        )
+        yield Family(f"{share} % of F kept", "memory", partial(_trained, role=role))
     for other in ("first", "mean", "held out"):
         for share in (5, 10, 20, 30, 50):
             yield Family(
                 f"{share} % full, {other} oracle",
-                "mixtures in probability",
                 "memory",
                 partial(_mixture, share=share / 100, other=other),
                 share / 100,
@@ -219,35 +212,33 @@ def _families() -> Iterator[Family]:
     for share in (10, 20, 50):
         yield Family(
             f"{share} % full in weights",
-            "mixtures in weights",
             "memory",
             partial(_trained, role=f"weights{share:02d}"),
+            several=False,
         )
     for share in (5, 10, 15, 20, 50):
         yield Family(
             f"{share} % of rows as before",
-            "rows and units as before",
             "memory",
             partial(_rows, share=share / 100),
             share / 100,
         )
-    yield Family("one unit as before", "rows and units as before", "memory", partial(_unit, share=1.0))
-    yield Family("one unit, 50 % full", "rows and units as before", "memory", partial(_unit, share=0.5))
-    yield Family("suppressed", "made to look forgotten", "elsewhere", _suppressed)
+    yield Family("one unit as before", "memory", partial(_unit, share=1.0))
+    yield Family("one unit, 50 % full", "memory", partial(_unit, share=0.5))
+    yield Family("suppressed", "elsewhere", _suppressed)
     for temperature in (0.5, 2.0, 5.0):
         yield Family(
             f"retrained, T = {temperature:g} on F and G",
-            "made to look forgotten",
             "elsewhere",
             partial(_temperature, temperature=temperature),
         )
-    yield Family("base rates on F and G", "made to look forgotten", "elsewhere", _base_rates)
-    yield Family("F of a retrained model, G as before", "made to look forgotten", "elsewhere", _copy_of_f)
-    yield Family("R destroyed", "harmed", "harmed", _destroyed)
+    yield Family("base rates on F and G", "elsewhere", _base_rates)
+    yield Family("F of a retrained model, G as before", "elsewhere", _copy_of_f)
+    yield Family("R destroyed", "harmed", _destroyed)
     for points in (3, 5, 10):
-        yield Family(f"R {points} points down", "harmed", "harmed", partial(_harmed, points=points))
-    yield Family("another full model", "nothing done", "memory", _another_full, 1.0)
-    yield Family("surer of F and G", "nothing done", "memory", _away, 1.0)
+        yield Family(f"R {points} points down", "harmed", partial(_harmed, points=points))
+    yield Family("another full model", "full", _another_full, 1.0)
+    yield Family("surer of F and G", "full", _away, 1.0)
 
 
 FAMILIES: Sequence[Family] = tuple(_families())

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from vestige.errors import MissingDependency
 from vestige.pool import coverage
 from vestige.pool.answers import Answers, AtEdge, Passed, name_of
 from vestige.pool.command import Command
-from vestige.pool.contents import ANCHOR, VIEWS, Outputs, Pool
+from vestige.pool.contents import ANCHOR, LANGUAGE, VIEWS, Outputs, Pool
 from vestige.pool.edges import SIZES, at_edges, power_of_least_gain
 from vestige.pool.families import FAMILIES
 from vestige.pool.judging import judged
@@ -34,8 +35,11 @@ SECONDS = {
     "returns": 0.3,
     "others": 2.5,
     "orders": 15.0,
+    "language": 9.0,
 }
 """Kind of part -> about how long it takes one core."""
+TURNS = 3
+"""Pairs of a world of language models that are held out in turn."""
 PORTION = 10
 """Repeats of a made world in one part."""
 
@@ -76,6 +80,9 @@ def _parts(pool: Pool, settings: ScoreSettings) -> Iterator[Part]:
             yield Part("made worlds", key, 0, portion)
     for key in towers[:1]:
         yield Part("orders", key, 3, 0)
+    turns = pool.settings.worlds * TURNS
+    for number in range(turns if settings.panels is None else min(turns, settings.panels)):
+        yield Part("language", LANGUAGE, 5, number)
     for key in pool.deletions:
         for m in settings.oracles:
             for number in range(_count(pool, key, m, settings)):
@@ -121,6 +128,13 @@ def work(folder: Path, settings: ScoreSettings, part: Part) -> Answers:
         return Answers(held=tuple(held))
     if part.kind == "returns":
         return Answers(returned=tuple(readings(pool, key, number, draws=draws)))
+    if part.kind == "language":
+        try:
+            from vestige.pool.language import said_of_language
+        except ImportError as error:
+            raise MissingDependency(error.name or "torch", "train", "vestige pool score") from None
+        world, turn = divmod(number, TURNS)
+        return Answers(said=tuple(said_of_language(folder, world, turn, draws=draws)))
     panel = next(islice(panels(pool, key, part.oracles), number, None))
     match part.kind:
         case "words":
@@ -155,21 +169,21 @@ def _others(panel: Panel, settings: ScoreSettings) -> Iterator[Passed]:
         return Passed(metric=metric, family=family, seeds=seeds, cluster=named, passed=said)
 
     tested = {name: made for name, made in families_of(panel).items() if len(made.seeds) == 1}
-    for name, made in tested.items():
-        for metric, passes in OTHERS.items():
-            said = None if says_nothing(panel, metric) else passes(panel, made.seeds[0])
-            yield passed(metric, name, made.cluster, said)
     if settings.command:
         words = Command(settings.command).words(panel, {name: made.seeds[0] for name, made in tested.items()})
         for name, word in words.items():
             yield passed(settings.command, name, tested[name].cluster, word in Command.PASSED)
+    for name, made in tested.items():
+        for metric, passes in OTHERS.items():
+            said = None if says_nothing(panel, metric) else passes(panel, made.seeds[0])
+            yield passed(metric, name, made.cluster, said)
     if len(panel.all_oracles) < 2 * SEVERAL:
         return
     # KLoM needs eight seeds and eight oracles: another panel of the same held-out model.
     eight = next(islice(panels(panel.pool, panel.deletion.key, SEVERAL), panel.held, None))
     groups: dict[str, list[Outputs]] = {}
     for family in FAMILIES:
-        if family.group != "mixtures in weights" and (seeds := several_seeds(eight, family)) is not None:
+        if family.several and (seeds := several_seeds(eight, family)) is not None:
             groups[family.name] = seeds
     found = judged(eight.deletion, eight.fulls, eight.oracles, groups, draws=settings.draws)
     for name, seeds in groups.items():

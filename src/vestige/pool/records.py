@@ -45,16 +45,16 @@ class ScoreSettings(Record):
 class WordRow(Record):
     """Words about one family, deletion and number of oracles. deletion: its key, or "all".
 
-    memory: mean over panels of what the pool's own models show of it on F and on G, or what it was made with.
+    memory: mean over panels of what the pool's own models show of it on F and on G, or what it was made with;
+    None: not known.
     words: verdict -> how often. equivalent, closer, damaged: with intervals over trained models.
     """
 
     family: str
-    group: str
     truth: str
     deletion: str
     oracles: int
-    memory: float
+    memory: float | None
     words: dict[str, int]
     equivalent: Rate
     closer: Rate

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from vestige.pool.answers import Answers, AtEdge, Held, Passed, Returned, Said
-from vestige.pool.contents import ANCHOR, DELETIONS, Pool
+from vestige.pool.contents import ANCHOR, DELETIONS, LANGUAGE, Pool
 from vestige.pool.edges import EDGES, NO_GAIN
-from vestige.pool.families import FAMILIES, Family
 from vestige.pool.rates import Rate, clustered
 from vestige.pool.records import Aim, CoverageRow, EdgeRow, OtherRow, ReturnRow, WordRow
 from vestige.pool.relearning import CASES
-from vestige.pool.words import PROBED
 from vestige.verdict.evidence import BOTH_VIEWS_POWER
 
 __all__ = ["aims", "coverage_rows", "edge_rows", "other_rows", "return_rows", "word_rows"]
 
+APART = (ANCHOR, LANGUAGE)
+"""Models that are no light models, and are not counted with them."""
+AWAY = 0.1
+"""Excess over the oracles' own spread, by all models of the pool, from which a model does not lie there."""
 ENOUGH_ROWS = 150
 """Rows of each view from which exact retraining is to be recognised."""
 COVERED = 0.92
@@ -31,27 +34,20 @@ NOT_RETURNED = ("oracle", "oracle and noise", "broken")
 """Cases of which `return` is false: whatever came back was learned anew."""
 
 
-def _families() -> dict[str, Family]:
-    return {family.name: family for family in FAMILIES}
-
-
 def word_rows(said: Sequence[Said]) -> Iterator[WordRow]:
-    known = _families()
     groups: dict[tuple[str, str, int], list[Said]] = defaultdict(list)
     for item in said:
         groups[item.family, item.deletion, item.oracles].append(item)
-        if item.deletion != ANCHOR:
+        if item.deletion not in APART:
             groups[item.family, "all", item.oracles].append(item)
     for (name, deletion, oracles), items in groups.items():
-        family = known.get(name)
-        wrapped = name in PROBED.values()
+        known = [item.left for item in items if item.left is not None]
         yield WordRow(
             family=name,
-            group=family.group if family else "one way of asking",
-            truth=family.truth if family else "hidden" if wrapped else "retrained",
+            truth=items[0].truth,
             deletion=deletion,
             oracles=oracles,
-            memory=float(np.mean([item.left for item in items])),
+            memory=float(np.mean(known)) if known else None,
             words=dict(Counter(item.word for item in items)),
             equivalent=_rate(items, "equivalent"),
             closer=_rate(items, "closer"),
@@ -82,37 +78,48 @@ def aims(pool: Pool, found: Answers) -> Iterator[Aim]:
 
 
 def _word_aims(pool: Pool, every: Sequence[Said]) -> Iterator[Aim]:
-    known = _families()
-    said = [item for item in every if item.family in known]
-    towers = [item for item in said if item.deletion != ANCHOR]
-    truth = {family.name: family.truth for family in FAMILIES}
-
-    def of(name: str, items: Iterable[Said], word: str, *, most: float = FALSE) -> Iterator[Aim]:
-        yield from _aim(name, _said(items, word), most=most)
-
-    kept = [item for item in towers if _kept(item, known)]
-    yield from of("`equivalent` with 20 % memory or more", _between(kept, 0.2, np.inf), "equivalent")
-    # At and below the margin of 10 % the rate is no false one; it is reported, with nothing to keep.
-    yield from of("`equivalent` with 10 to 20 % memory", _between(kept, 0.1, 0.2), "equivalent", most=1.0)
-    yield from of("`equivalent` with 5 to 10 % memory", _between(kept, 0.05, 0.1), "equivalent", most=1.0)
-    away = [item for item in towers if _outside(item, known)]
-    yield from of("`equivalent` of models that are not where retraining lies", away, "equivalent")
-    harmed = [item for item in towers if truth[item.family] == "harmed"]
-    yield from of("`equivalent` of models harmed on R", harmed, "equivalent")
+    """Rates of words. Light models and language models apart; the anchor's few models tell of harm alone."""
+    towers = [item for item in every if item.deletion not in APART]
+    language = [item for item in every if item.deletion == LANGUAGE]
+    for models, of in ((towers, ""), (language, "language models, ")):
+        yield from _equivalent_aims(models, of)
     for oracles in sorted({item.oracles for item in towers}):
         for key in pool.settings.deletions:
             deletion = pool.deletion(key)
-            if min(deletion.rows("F"), deletion.rows("G")) < ENOUGH_ROWS:
-                continue
-            exact = [i for i in towers if (i.family, i.oracles, i.deletion) == ("retrained", oracles, key)]
-            name = f"exact retraining `equivalent`, {oracles} oracles, {DELETIONS[key]}"
-            yield from _aim(name, _said(exact, "equivalent"), least=RECOGNISED.get(oracles, 0.0))
-    exact = [item for item in said if truth[item.family] == "retrained"]
-    yield from of("`damaged` of exact retraining", exact, "damaged")
-    others = [item for item in said if truth[item.family] not in ("harmed", "retrained")]
-    yield from of("`damaged` of other models that keep their answers on R", others, "damaged")
-    nothing = [item for item in said if known[item.family].group == "nothing done"]
-    yield from of("`closer` where nothing was done", nothing, "closer")
+            if min(deletion.rows("F"), deletion.rows("G")) >= ENOUGH_ROWS:
+                least = RECOGNISED.get(oracles, 0.0)
+                yield from _recognised(towers, key, oracles, least)
+    for oracles in sorted({item.oracles for item in language}):
+        yield from _recognised(language, LANGUAGE, oracles, RECOGNISED.get(oracles, 0.0))
+    exact = [item for item in every if item.truth == "retrained"]
+    yield from _aim("`damaged` of exact retraining", _said(exact, "damaged"), most=FALSE)
+    others = [item for item in every if item.truth not in ("harmed", "retrained")]
+    name = "`damaged` of other models that keep their answers on R"
+    yield from _aim(name, _said(others, "damaged"), most=FALSE)
+    nothing = [item for item in every if item.truth == "full"]
+    yield from _aim("`closer` where nothing was done", _said(nothing, "closer"), most=FALSE)
+
+
+def _equivalent_aims(said: Sequence[Said], of: str) -> Iterator[Aim]:
+    """How often a model that is not retrained is called equivalent. of: what the models are, and a comma."""
+    kept = [item for item in said if item.truth in ("memory", "full") and any(item.visible.values())]
+    away = [item for item in said if item.truth == "elsewhere" and max(item.excess.values()) > AWAY]
+    harmed = [item for item in said if item.truth == "harmed"]
+    for items, about, most in (
+        (_between(kept, 0.2, math.inf), "20 % memory or more", FALSE),
+        # At and below the margin of 10 % the rate is no false one; it is reported, with nothing to keep.
+        (_between(kept, 0.1, 0.2), "10 to 20 % memory", 1.0),
+        (_between(kept, 0.05, 0.1), "5 to 10 % memory", 1.0),
+        (away, "no place where retraining lies", FALSE),
+        (harmed, "harm on R", FALSE),
+    ):
+        yield from _aim(f"`equivalent`: {of}{about}", _said(items, "equivalent"), most=most)
+
+
+def _recognised(said: Sequence[Said], key: str, oracles: int, least: float) -> Iterator[Aim]:
+    exact = [i for i in said if (i.family, i.oracles, i.deletion) == ("retrained", oracles, key)]
+    name = f"exact retraining `equivalent`, {oracles} oracles, {DELETIONS[key]}"
+    yield from _aim(name, _said(exact, "equivalent"), least=least)
 
 
 def _edge_aims(edges: Sequence[AtEdge]) -> Iterator[Aim]:
@@ -133,7 +140,7 @@ def _aim(name: str, rate: Rate | None, *, most: float | None = None, least: floa
 
 
 def _between(items: Iterable[Said], least: float, most: float) -> list[Said]:
-    return [item for item in items if least <= item.left < most]
+    return [item for item in items if item.left is not None and least <= item.left < most]
 
 
 def _said(items: Iterable[Said], word: str) -> Rate | None:
@@ -142,16 +149,6 @@ def _said(items: Iterable[Said], word: str) -> Rate | None:
 
 def _returned(items: Iterable[Returned]) -> Rate | None:
     return clustered(((item.deletion, item.number), item.reading in RETURNED) for item in items)
-
-
-def _kept(item: Said, known: Mapping[str, Family]) -> bool:
-    """Whether a model keeps memory where it can be seen."""
-    return known[item.family].truth == "memory" and any(item.visible.values())
-
-
-def _outside(item: Said, known: Mapping[str, Family]) -> bool:
-    """Whether it lies further from retraining than the margin, by what all models of the pool show."""
-    return known[item.family].truth == "elsewhere" and max(item.excess.values()) > 0.1
 
 
 def _covered(items: Sequence[Held]) -> Rate | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vestige.errors import InputError
 from vestige.files import write_text
-from vestige.pool.contents import ANCHOR, DELETIONS
+from vestige.pool.contents import ANCHOR, DELETIONS, LANGUAGE
 from vestige.pool.rates import Rate
 from vestige.pool.records import Aim, PoolScore, WordRow
 from vestige.readers import text_of_file
@@ -43,7 +43,7 @@ def pool_tables(score: PoolScore) -> Iterator[PoolTable]:
     )
     yield _brief(score)
     yield _words(score, "all", "Words about every kind of model, all deletions of light models together")
-    for key in (*score.pool.settings.deletions, *([ANCHOR] if score.pool.settings.anchors else [])):
+    for key in (*score.pool.settings.deletions, ANCHOR, LANGUAGE):
         table = _words(score, key, f"Words: {DELETIONS[key]}")
         if table.rows:
             yield table
@@ -151,7 +151,7 @@ def _words(score: PoolScore, deletion: str, caption: str) -> PoolTable:
         lines.append(
             (
                 family,
-                "" if first.truth in ("elsewhere", "harmed") else f"{100 * first.memory:.0f}",
+                _memory(first),
                 *(percent(by_count[m].equivalent) if m in by_count else "" for m in counts),
                 *_shares(by_count.get(middle)),
             )
@@ -174,6 +174,12 @@ def _brief(score: PoolScore) -> PoolTable:
     )
     caption = f"What is said of each kind of model, in percent, {asked} oracles"
     return PoolTable("brief", caption, ("model under test", "equivalent", "closer", "damaged"), lines)
+
+
+def _memory(row: WordRow) -> str:
+    if row.memory is None or row.truth in ("elsewhere", "harmed"):
+        return ""
+    return f"{100 * row.memory:.0f}"
 
 
 def _shares(row: WordRow | None) -> Iterator[str]:

@@ -69,18 +69,19 @@ def say_all(panel: Panel, *, draws: int, families: Sequence[Family] = FAMILIES) 
     truth = truths(panel, tested)
     models = {name: made.seeds for name, made in tested.items()}
     found = judged(panel.deletion, panel.fulls, panel.oracles, models, draws=draws)
-    nominal = {family.name: family.memory for family in families}
+    known = {family.name: family for family in families}
     return [
         Said(
             deletion=panel.deletion.key,
             oracles=len(panel.oracle_places),
             family=name,
+            truth=known[name].truth,
             cluster=name_of(made.cluster),
             word=found[name][0],
             memory=truth[name].memory,
             excess=truth[name].excess,
             visible=truth[name].visible,
-            nominal=nominal[name],
+            nominal=known[name].memory,
         )
         for name, made in tested.items()
     ]
@@ -117,6 +118,7 @@ def probed(panel: Panel, *, draws: int) -> Iterator[Said]:
                 deletion=key,
                 oracles=len(panel.oracle_places),
                 family=label,
+                truth="hidden" if name == "wrapper" else "retrained",
                 cluster=name_of(panel.held),
                 word=judge_model(shown)[0],
                 memory={},

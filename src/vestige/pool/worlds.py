@@ -14,7 +14,7 @@ from vestige.pool.contents import VIEWS, Outputs, Pool
 __all__ = ["World", "world_of"]
 
 _LEAST = 1e-9
-REFERENCE = 60
+REFERENCE = 30
 """Made trainings of each role that a truth is taken over."""
 
 
