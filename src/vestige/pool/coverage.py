@@ -176,7 +176,7 @@ def other_trainings(pool: Pool, key: str, repeats: int, portion: int) -> Iterato
                     size=size,
                     seeds=f"{m} oracles, {k} full, {u} unlearned",
                     deletion=key,
-                    cluster=f"{name} {portion} {repeat}",
+                    cluster=f"{m} {size} {portion} {repeat}",
                 )
                 yield from _over_trainings(held, _quantities(evidence), truth[name])
 
