@@ -13,10 +13,9 @@ from vestige.errors import InputError, did_you_mean, shown
 if TYPE_CHECKING:
     from vestige.contracts import Assessment
     from vestige.footprint.records import FootprintRecord
-    from vestige.report.paper import Paper
     from vestige.report.recovered import Recovered
 
-__all__ = ["FORMATS", "app", "write_tables"]
+__all__ = ["FORMATS", "app"]
 
 app = typer.Typer(add_completion=False)
 
@@ -74,11 +73,7 @@ def report(
     """
     from vestige.files import writable_folder
     from vestige.report.consistency import contradictions
-    from vestige.report.html import write_report
-    from vestige.report.reader import assessment_files, has_assessments, read_assessments
-    from vestige.report.recovered import recovered
-    from vestige.report.together import together_sections
-    from vestige.study.store import republishing
+    from vestige.report.publish import Wanted, publish, read_publication
 
     formats = _formats(tables, "--tables", FORMATS)
     if _of_footprints(folders):
@@ -101,35 +96,30 @@ def report(
     folder = _one(folders, show_text=show_text)
     drawn = _formats(figures, "--figures", FIGURES)
     _check_only(only)
-    paper = _paper(folder, beside or [], only, asked=bool(drawn) or only is not None)
-    alone = paper is not None and paper.present and not has_assessments(folder)
-    assessments = [] if alone else read_assessments(folder)
-    recoveries = [] if alone else recovered(assessment_files(folder))
-    together = together_sections(folder) if assessments and folder.is_dir() else ()
+    wanted = Wanted(
+        html=html or not (formats or drawn),
+        tables=tuple(formats),
+        figures=tuple(drawn),
+        only=only,
+        beside=tuple(map(str, beside or ())),
+        title=title,
+    )
+    found = read_publication(folder, wanted)
+    if out is None and folder.is_file() and (folder.parent.parent / "manifest.json").is_file():
+        where = folder.parent.parent
+        raise InputError(
+            str(folder),
+            "a record inside a run folder, where no page belongs",
+            "a place for its page",
+            f"add --out DIR, or report on the whole: vestige report {where}",
+        )
     target = writable_folder(out or (folder.parent if folder.is_file() else folder))
-    for item in assessments:
+    for item in found.assessments:
         for line in contradictions(item):
             typer.echo(f"warning: {item.name}: {line}".encode("unicode_escape").decode(), err=True)
-    with republishing(target) as written:
-        if html or not (formats or drawn):
-            written.append(
-                write_report(
-                    assessments,
-                    target / "report.html",
-                    title=title,
-                    paper=paper,
-                    recoveries=recoveries,
-                    together=together,
-                )
-            )
-        if only is None and assessments:
-            written += write_tables(assessments, target / "tables", formats)
-        if paper is not None and (formats or drawn):
-            from vestige.report.paper import write_paper
-
-            written += write_paper(paper, target, tables=formats, figures=drawn)
+    written = publish(folder, target, wanted, found)
     if as_json:
-        typer.echo(_record(assessments, recoveries, written))
+        typer.echo(_record(found.assessments, found.recoveries, written))
         return
     for path in written:
         typer.echo(f"Written: {path}")
@@ -225,53 +215,10 @@ def _footprint_record(records: Sequence[FootprintRecord], written: Sequence[Path
     return json.dumps(record, ensure_ascii=False, indent=2)
 
 
-def _paper(folder: Path, beside: Sequence[Path], only: str | None, *, asked: bool) -> Paper | None:
-    """The numbered tables and figures: of a study, a sweep, or a folder with imported tables; of a comparison
-    or one record only when asked for."""
-    from vestige.report.paper import read_paper
-
-    study = any((folder / name).exists() for name in ("plan.json", "sweep.json", "imported"))
-    if folder.is_file() or not (study or beside or asked):
-        return None
-    return read_paper([folder, *beside], only)
-
-
 def _check_only(only: str | None) -> None:
     from vestige.report.paper_index import chosen
 
     chosen(only, ())
-
-
-def write_tables(assessments: Sequence[Assessment], folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Write the tables in these formats and return their paths. Raises InputError."""
-    from vestige.csv_text import csv_text
-    from vestige.files import write_text
-    from vestige.report.answers import evidence_table
-    from vestige.report.export import LONG_COLUMNS, long_rows, to_tex, verdict_rows
-    from vestige.report.tables import published_table
-
-    written: list[Path] = []
-
-    def write(name: str, text: str) -> None:
-        write_text(folder / name, text)
-        written.append(folder / name)
-
-    if "csv" in formats:
-        header, *rows = verdict_rows(assessments)
-        write("verdicts.csv", csv_text(header, rows))
-        write("measurements.csv", csv_text(LONG_COLUMNS, long_rows(assessments)))
-    if "tex" in formats:
-        tables = [
-            (make(item), item.name)
-            for item in assessments
-            for make in (
-                *((evidence_table,) if any(model.evidence for model in item.models) else ()),
-                published_table,
-            )
-        ]
-        text = "\n".join(to_tex(table, caption=f"{name}: {table.caption}") for table, name in tables)
-        write("verdicts.tex", text)
-    return written
 
 
 def _formats(given: str | None, option: str, known: Sequence[str]) -> list[str]:

@@ -232,13 +232,10 @@ def audit(folder: Folder, as_json: Json = False) -> None:
 
     Exit code 1 when a check fails.
     """
-    from vestige.study.audit import audit_study
-    from vestige.study.audit_sweep import audit_sweep
+    from vestige.report.pages_audit import audited
 
-    runs = _runs(folder)
-    reports = {arm: audit_study(path) for arm, path in runs.items()}
-    if "" not in runs:
-        reports["across arms"] = audit_sweep(folder)
+    _runs(folder)
+    reports = audited(folder)
     if as_json:
         typer.echo(_by_arm(reports))
     else:
@@ -349,11 +346,7 @@ def _refuse(**given: Any) -> None:
 def run_and_report(study: Study, folder: Path, execution: Execution) -> StudyRun:
     """Run with progress on the terminal and write report.html."""
     from vestige.cli.console import Progress
-    from vestige.report.html import write_report
-    from vestige.report.paper import read_paper
-    from vestige.report.recovered import recovered
-    from vestige.report.together import together_sections
-    from vestige.study.store import republishing
+    from vestige.report.publish import Wanted, publish, read_publication
     from vestige.study.sweep import run_all
 
     with Progress(1.0) as progress:
@@ -368,18 +361,8 @@ def run_and_report(study: Study, folder: Path, execution: Execution) -> StudyRun
         )
         if result.assessments:
             progress.stage("writing the report")
-            made = list(result.assessments.values())
-            with republishing(folder) as written:
-                written.append(
-                    write_report(
-                        made,
-                        folder / "report.html",
-                        title=study.name,
-                        paper=read_paper([folder]),
-                        recoveries=recovered([folder / name for name in result.assessments]),
-                        together=together_sections(folder),
-                    )
-                )
+            wanted = Wanted(title=study.name)
+            publish(folder, folder, wanted, read_publication(folder, wanted))
     return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -27,7 +27,7 @@ from vestige.study import (
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.store import Store, now
 
-__all__ = ["CHECKS", "AuditReport", "Check", "audit_study", "run_check"]
+__all__ = ["CHECKS", "AuditReport", "Check", "CheckEntry", "audit_study", "run_check"]
 
 Status = Literal["passed", "failed", "noted", "not checked", "nothing to check"]
 
@@ -65,7 +65,10 @@ class AuditReport(Record):
         raise KeyError(name)
 
 
-CHECKS: tuple[tuple[str, str, Callable[[Folder], Finding]], ...] = (
+CheckEntry = tuple[str, str, Callable[[Folder], Finding]]
+"""Name, what is checked, and how."""
+
+CHECKS: tuple[CheckEntry, ...] = (
     ("files", "every file has the hash that was written down, and no file is a stranger", audit_files.files),
     ("keys", "keys follow from identities; no key and no label occurs twice", audit_parts.keys),
     ("plan", "the plan is what the study file says", plan_audit.study_file),
@@ -147,10 +150,13 @@ CHECKS: tuple[tuple[str, str, Callable[[Folder], Finding]], ...] = (
 )
 
 
-def audit_study(out: str | Path) -> AuditReport:
-    """Audit a run folder. Nothing is written. Raises InputError when it is no run folder."""
+def audit_study(out: str | Path, more: Sequence[CheckEntry] = ()) -> AuditReport:
+    """Audit a run folder. Nothing is written. Raises InputError when it is no run folder.
+
+    more: further checks; `vestige.report.pages_audit.audited` audits pages, tables and figures too.
+    """
     folder = Folder(Store.reading(out).root)
-    checks = [run_check(folder, name, detail, check) for name, detail, check in CHECKS]
+    checks = [run_check(folder, name, detail, check) for name, detail, check in (*CHECKS, *more)]
     checks.append(_limits(folder))
     return AuditReport(time=now(), tolerance=audit_results.TOLERANCE, checks=tuple(checks))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
-from vestige.study.audit import AuditReport, run_check
+from vestige.study.audit import AuditReport, CheckEntry, run_check
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.store import ARMS, SWEEP, now
 
@@ -15,11 +15,11 @@ __all__ = ["audit_sweep"]
 FORMAT = "vestige-sweep-1"
 
 
-def audit_sweep(root: Path) -> AuditReport:
+def audit_sweep(root: Path, more: Sequence[CheckEntry] = ()) -> AuditReport:
     """Every listed arm is there and no other; no evaluation has two keys or one key twice; a model that
-    several arms hold has the same files in each."""
+    several arms hold has the same files in each. more: further checks."""
     folder = Folder(root)
-    checks = tuple(run_check(folder, name, detail, check) for name, detail, check in CHECKS)
+    checks = tuple(run_check(folder, name, detail, check) for name, detail, check in (*CHECKS, *more))
     return AuditReport(time=now(), tolerance=0.0, checks=checks)
 
 
@@ -112,7 +112,7 @@ def _shared(root: Folder) -> Finding:
     return found
 
 
-CHECKS: tuple[tuple[str, str, Callable[[Folder], Finding]], ...] = (
+CHECKS: tuple[CheckEntry, ...] = (
     ("arms", "the arms that sweep.json lists are there as it says, and no others", _arms),
     ("drawn", "bundles drawn by another arm were drawn by its gate", _drawn),
     ("keys", "no registry key stands for two evaluations of different arms", _keys),

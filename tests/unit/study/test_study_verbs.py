@@ -72,7 +72,7 @@ def test_run_prints_the_verdict_and_leaves_a_report_that_the_audit_accepts(
     assert run(["study", "audit", str(out)]) == 1
     told = capsys.readouterr()
     assert "- report.html was changed" in told.out
-    assert told.err.startswith(f"error: audit of {out}: 1 check(s) failed: files")
+    assert told.err.startswith(f"error: audit of {out}: 2 check(s) failed: files, pages")
 
 
 def test_records_as_json(
