@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from generated import decisions, footprints, languages, registries, simulated
+from generated import decisions, footprints, known, languages, registries, simulated
 from generated.base import DOCS, RECORDS
 from generated.store import store
 
@@ -36,6 +36,7 @@ def parts() -> dict[str, Callable[[], str]]:
         "seed metrics": registries.seed_metrics,
         "acceptance rates": simulated.acceptance_rates,
         "shift rates": simulated.shift_rates,
+        "pool": known.pool,
         "footprint self-test": footprints.selftest_rates,
         "footprint self-test gates": footprints.selftest_gates,
     }

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from vestige.cli.pool import app
 from vestige.errors import InputError
+from vestige.locks import alone_in
 from vestige.pool import coverage
 from vestige.pool import score as score_module
 from vestige.pool.answers import Answers
@@ -186,6 +187,10 @@ def test_bad_input_has_one_line(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("")
     with pytest.raises(InputError, match="a folder with other files"):
         build_pool(tmp_path, REDUCED, Silent())
+    with pytest.raises(InputError, match="at most 6, as one of the pool's 7 is held out"):
+        score_pool(folder, QUICK.model_copy(update={"oracles": (7,)}), Silent())
+    with alone_in(folder, ".lock-pool"), pytest.raises(InputError, match="another run at work"):
+        score_pool(folder, QUICK, Silent())
     failing = QUICK.model_copy(update={"command": f"{sys.executable} -c 'import sys; sys.exit(3)'"})
     with pytest.raises(InputError, match="exit code 3"):
         score_pool(folder, failing, Silent())

@@ -24,6 +24,7 @@ from vestige.files import (
     writable_folder,
     write_text,
 )
+from vestige.locks import LOCK, alone_in_out
 from vestige.pool.contents import (
     ANCHOR,
     CURVES,
@@ -76,8 +77,10 @@ class Task:
         return model_path(folder, self.deletion, self.role, self.seed)
 
 
+@alone_in_out("pool", "folder")
 def build_pool(folder: Path, settings: PoolSettings, report: Reporter, *, jobs: int = 1) -> PoolRecord:
-    """Make the pool in `folder`, or what is missing of it. Raises InputError: a folder with another pool."""
+    """Make the pool in `folder`, or what is missing of it. Raises InputError: a folder with another
+    pool or other files, or one where another process is at work."""
     from vestige import __version__
     from vestige.data.helpdesk import helpdesk
     from vestige.study.protocol import DEFAULT_BACKEND, load_backend
@@ -102,7 +105,7 @@ def build_pool(folder: Path, settings: PoolSettings, report: Reporter, *, jobs: 
                 if old is None or getattr(old, name) != getattr(record, name)
             ]
             refuse_overwriting(path, "a pool made otherwise", odd)
-    if not any(folder.iterdir()):
+    if not any(path for path in folder.iterdir() if not path.name.startswith(LOCK)):
         write_text(unfinished, record.to_json() + "\n")
     elif not unfinished.exists() and not (folder / POOL).exists():
         raise InputError(

@@ -12,7 +12,9 @@ from operator import add
 from pathlib import Path
 
 from vestige.contracts import VERDICT_RULE
+from vestige.errors import InputError
 from vestige.files import stored_record, write_text
+from vestige.locks import alone_in_out
 from vestige.pool.answers import Answers
 from vestige.pool.command import Command
 from vestige.pool.contents import Pool
@@ -28,15 +30,24 @@ KEPT = "scored"
 """Where answers lie while a score is unfinished."""
 
 
+@alone_in_out("pool", "folder")
 def score_pool(folder: Path, settings: ScoreSettings, report: Reporter, *, jobs: int = 1) -> PoolScore:
     """Score the pool in `folder`, and write the score there.
 
-    The same call goes on where one was interrupted. Raises InputError: no finished pool, a command that
-    fails.
+    The same call goes on where one was interrupted. Raises InputError: no finished pool, fewer oracles in it
+    than a comparison is to have, a command that fails.
     """
     from vestige import __version__
 
     pool = Pool(folder)
+    most = pool.settings.oracles - 1
+    if max(settings.oracles) > most:
+        raise InputError(
+            "--oracles",
+            f"{max(settings.oracles)} retrained models a comparison",
+            f"at most {most}, as one of the pool's {most + 1} is held out",
+            "give fewer, or build a larger pool",
+        )
     if settings.command:
         Command(settings.command)
     parts = parts_of(pool, settings)
