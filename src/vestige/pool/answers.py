@@ -88,6 +88,7 @@ class Passed(Record):
 
     metric: str
     family: str
+    deletion: str
     seeds: int
     cluster: str
     passed: bool | None

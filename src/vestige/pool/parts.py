@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, permutations
@@ -164,9 +164,15 @@ def _edges(panel: Panel, draws: int) -> Iterator[AtEdge]:
 def _others(panel: Panel, settings: ScoreSettings) -> Iterator[Passed]:
     """Every metric on every family; KLoM and our verdict on eight seeds; another command."""
 
-    def passed(metric: str, family: str, cluster: object, said: bool | None, seeds: int = 1) -> Passed:
-        named = name_of((panel.deletion.key, cluster))
-        return Passed(metric=metric, family=family, seeds=seeds, cluster=named, passed=said)
+    def passed(metric: str, family: str, cluster: Hashable, said: bool | None, seeds: int = 1) -> Passed:
+        return Passed(
+            metric=metric,
+            family=family,
+            deletion=panel.deletion.key,
+            seeds=seeds,
+            cluster=name_of(cluster),
+            passed=said,
+        )
 
     tested = {name: made for name, made in families_of(panel).items() if len(made.seeds) == 1}
     if settings.command:

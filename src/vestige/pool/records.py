@@ -116,11 +116,12 @@ class ReturnRow(Record):
 class OtherRow(Record):
     """How often a metric of the field, or another command, passes a family. nothing: how often it is silent.
 
-    seeds: training seeds of the model under test.
+    deletion: its key, or "all". seeds: training seeds of the model under test.
     """
 
     metric: str
     family: str
+    deletion: str
     seeds: int
     passed: Rate | None
     nothing: int

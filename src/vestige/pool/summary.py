@@ -191,14 +191,18 @@ def return_rows(returned: Sequence[Returned]) -> Iterator[ReturnRow]:
 
 
 def other_rows(passed: Sequence[Passed]) -> Iterator[OtherRow]:
-    groups: dict[tuple[str, str, int], list[Passed]] = defaultdict(list)
+    groups: dict[tuple[str, str, str, int], list[Passed]] = defaultdict(list)
     for item in passed:
-        groups[item.metric, item.family, item.seeds].append(item)
-    for (metric, family, seeds), items in groups.items():
+        for deletion in (item.deletion, "all"):
+            groups[item.metric, item.family, deletion, item.seeds].append(item)
+    for (metric, family, deletion, seeds), items in groups.items():
         yield OtherRow(
             metric=metric,
             family=family,
+            deletion=deletion,
             seeds=seeds,
-            passed=clustered((item.cluster, item.passed) for item in items if item.passed is not None),
+            passed=clustered(
+                ((item.deletion, item.cluster), item.passed) for item in items if item.passed is not None
+            ),
             nothing=sum(item.passed is None for item in items),
         )

@@ -10,13 +10,14 @@ from vestige.errors import InputError
 from vestige.files import write_text
 from vestige.pool.contents import ANCHOR, DELETIONS, LANGUAGE
 from vestige.pool.rates import Rate
-from vestige.pool.records import Aim, PoolScore, WordRow
+from vestige.pool.records import Aim, EdgeRow, PoolScore, WordRow
 from vestige.readers import text_of_file
 
 __all__ = ["PoolTable", "markdown", "pool_tables", "write_tables"]
 
 MARKS = ("<!-- pool -->", "<!-- /pool -->")
 """Between these a page has the tables."""
+VERDICT = "verdict: equivalent"
 WORDS = ("equivalent", "closer", "not closer", "damaged", "undetermined")
 
 
@@ -188,11 +189,11 @@ def _shares(row: WordRow | None) -> Iterator[str]:
         yield f"{100 * row.words.get(word, 0) / total:.0f}" if row is not None and total else ""
 
 
-def _sizes(edges: Sequence) -> list[int]:  # type: ignore[type-arg]
+def _sizes(edges: Sequence[EdgeRow]) -> list[int]:
     return sorted({row.size for row in edges})
 
 
-def _by_size(edges: Sequence) -> Iterator[tuple[str, ...]]:  # type: ignore[type-arg]
+def _by_size(edges: Sequence[EdgeRow]) -> Iterator[tuple[str, ...]]:
     sizes = _sizes(edges)
     for edge in dict.fromkeys(row.edge for row in edges):
         found = {row.size: row for row in edges if row.edge == edge}
@@ -201,31 +202,31 @@ def _by_size(edges: Sequence) -> Iterator[tuple[str, ...]]:  # type: ignore[type
 
 
 def _others(score: PoolScore) -> Iterator[PoolTable]:
-    """Other metrics beside the verdict, one seed and several."""
+    """Other metrics beside the verdict, by deletion; one training seed under test, then eight."""
     asked = score.settings.asked
+    said = {(row.deletion, row.family): row.equivalent for row in score.words if row.oracles == asked}
     for seeds, caption in (
-        (1, "How often each metric passes a model: one training run under test"),
-        (8, "How often each metric passes a method: eight training seeds under test, eight oracles"),
+        (1, f"one training run under test, {asked} oracles"),
+        (8, "eight training seeds under test, eight oracles"),
     ):
-        rows = [row for row in score.others if row.seeds == seeds]
-        metrics = list(dict.fromkeys(row.metric for row in rows))
-        table = {(row.metric, row.family): row for row in rows}
-        said = {
-            row.family: row.equivalent
-            for row in score.words
-            if (row.deletion, row.oracles) == ("all", asked) and seeds == 1
-        }
-        first = ["verdict: equivalent"] if seeds == 1 else []
-        lines = []
-        for family in dict.fromkeys(row.family for row in rows):
-            cells = [share(said.get(family))] if seeds == 1 else []
-            for metric in metrics:
-                row = table.get((metric, family))
-                cells.append(share(row.passed) if row is not None else "")
-            lines.append((family, *cells))
-        if lines:
-            header = ("model under test", *first, *metrics)
-            yield PoolTable(f"others {seeds}", f"{caption}, in percent", header, tuple(lines))
+        for deletion in ("all", *score.pool.settings.deletions):
+            rows = [row for row in score.others if (row.seeds, row.deletion) == (seeds, deletion)]
+            cells = {(row.metric, row.family): row.passed for row in rows}
+            if seeds == 1:
+                cells |= {(VERDICT, row.family): said.get((deletion, row.family)) for row in rows}
+            metrics = dict.fromkeys([VERDICT, *(row.metric for row in rows)])
+            lines = tuple(
+                (family, *(share(cells.get((metric, family))) for metric in metrics))
+                for family in dict.fromkeys(row.family for row in rows)
+            )
+            if lines:
+                where = "all deletions" if deletion == "all" else DELETIONS[deletion]
+                yield PoolTable(
+                    f"others {seeds} {deletion}",
+                    f"How often each metric passes a model, in percent: {where}; {caption}",
+                    ("model under test", *metrics),
+                    lines,
+                )
 
 
 def share(rate: Rate | None) -> str:
