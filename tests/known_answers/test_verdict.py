@@ -16,6 +16,7 @@ import pytest
 
 import vestige
 from vestige.contracts import Margins, ModelAssessment, Undefined
+from vestige.errors import InputError
 from vestige.seeds import generator
 from vestige.study import audit_evidence, audit_verdicts
 from vestige.study.audit_compare import agree
@@ -195,6 +196,38 @@ def test_a_deletion_that_does_not_show_says_so() -> None:
     assert model.evidence is not None
     assert model.evidence.nothing_to_undo == ("F", "G")
     assert isinstance(model.evidence.view("F").memory.value, Undefined)
+
+
+def test_harm_is_not_hidden_by_a_deletion_that_hardly_shows() -> None:
+    """A customer's rows: retraining moves nothing, unlearning took 14 points and moved ten times further.
+
+    And rows that do show on F, while on a noisy G nothing does, which stops the gate of the published rule.
+    """
+    rng = generator("harm")
+    small = [where(trained("oracle", 30 + seed), FULLS[seed]) for seed in (0, 1)]
+    wrong = np.roll(np.eye(77), 1, axis=1)[GOLD]
+    struck = (rng.random(len(GOLD)) < 0.14)[:, None] & ~DELETED_ROWS[:, None]
+    taken = np.where(struck, wrong, where(np.eye(77)[(GOLD + 40) % 77], small[0]))
+    model = judged({"customer": taken}, full=small)["customer"]
+    assert (model.verdict, model.decision) == ("damaged", "infeasible")
+    assert "accuracy on 1,500 retained rows fell by 1" in model.sentence
+    assert "It moved away from retraining on the deleted rows and the unseen rows" in model.sentence
+
+    noisy = [np.where((VIEW == "G")[:, None], trained("oracle", 40 + seed), FULLS[seed]) for seed in (0, 1)]
+    models = judged({"kept": noisy[0], "undone": HELD_OUT}, full=noisy)
+    assert models["undone"].decision == "displacement within noise"
+    assert models["undone"].verdict == "equivalent"
+    assert models["kept"].verdict == "not closer"
+    assert "On the unseen rows the full model lies there as well" in models["undone"].sentence
+
+
+def test_copies_are_no_other_trainings() -> None:
+    """The same model three times is one retraining, not three that never differ."""
+    for copies in ({"oracle": [FIRST, FIRST, ORACLES[1]]}, {"full": [FULLS[0], FULLS[0].copy()]}):
+        with pytest.raises(InputError, match="found the same probabilities on every row as"):
+            judged({"U": HELD_OUT}, **copies)
+    with pytest.raises(InputError, match="a training run of its own"):
+        judged({"method": [HELD_OUT, HELD_OUT]})
 
 
 def test_seeds_of_one_method_are_one_method() -> None:

@@ -362,6 +362,7 @@ def print_footprint(record: FootprintRecord) -> None:
     from vestige.cli.console import output, paragraph
     from vestige.footprint.levels import text_measures
     from vestige.footprint.tables import HEADER, NOT_TESTED, corpus_rows, summary_lines, told
+    from vestige.phrases import counted
     from vestige.report.footprint.levels import compared_line, levels_table
 
     console = output()
@@ -384,7 +385,8 @@ def print_footprint(record: FootprintRecord) -> None:
         paragraph(console, "")
     paragraph(console, f"{NOT_TESTED}: {', '.join(record.not_tested)}\n")
     table = Table(
-        title=f"{record.name}: shift of {record.parameters:,} weights in {record.layers} layers",
+        title=f"{record.name}: shift of {record.parameters:,} weights in "
+        f"{counted(record.layers, 'layer', 'layers')}",
         title_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),

@@ -323,7 +323,7 @@ def _rest(first: Evidence, tested: Tested) -> Iterator[Row]:
     )
     if kept.calibration is not None:
         yield _row(
-            "calibration error, R",
+            "calibration error (debiased), R",
             tested,
             lambda _, found: _calibrated(found),
             full=_number(kept.calibration.full, "number"),
@@ -402,20 +402,21 @@ def _notes(tested: Tested) -> Iterator[str]:
     yield "P(right answer): mean probability of it"
     yield "memory: the share left of what tells the full model from retraining"
     yield "beyond retraining’s own: distance less what two retrainings differ by"
+    yield "calibration error (debiased): chance adds nothing to it, as it does to the published rule’s ECE"
     yield "judged by: rows, and training seeds of every role that has more than one"
     bounds = [bounded for _, found in tested for _, _, bounded in found.quantities()]
     for what, intervals in (
         ("rows", [bounded.these_models for bounded in bounds]),
         ("trainings", [bounded.other_trainings for bounded in bounds]),
     ):
-        kinds: dict[tuple[str, int, str], list[Interval]] = {}
+        kinds: dict[tuple[float, str], list[Interval]] = {}
         for interval in intervals:
             if isinstance(interval, Interval):
-                kinds.setdefault((interval.condition, interval.draws, interval.kind), []).append(interval)
-        for (condition, draws, kind), same in kinds.items():
-            seeds = listed([str(seed) for seed in sorted({item.seed for item in same})])
-            drawn = f", {counted(draws, 'draw', 'draws')}, seeds {seeds}" if draws else ""
-            yield f"{what}: {same[0].level * 100:g} % interval, {condition} ({plain(kind)}{drawn})"
+                # Which roles' seeds enter differs between quantities; what the interval is about does not.
+                condition = interval.condition.partition("; seeds: ")[0]
+                kinds.setdefault((interval.level, condition), []).append(interval)
+        for (level, condition), same in kinds.items():
+            yield f"{what}: {level * 100:g} % interval, {condition} ({'; '.join(_made(same))})"
     unknown = {
         plain(bounded.other_trainings.undefined): None
         for bounded in bounds
@@ -423,6 +424,17 @@ def _notes(tested: Tested) -> Iterator[str]:
     }
     for why in unknown:
         yield f"trainings: {why}"
+
+
+def _made(intervals: Sequence[Interval]) -> Iterator[str]:
+    """How they were made, each way once: `Dirichlet-weighted rows ..., 5,000 draws, seeds 501 and 502`."""
+    ways: dict[tuple[str, int], set[int]] = {}
+    for interval in intervals:
+        ways.setdefault((interval.kind, interval.draws), set()).add(interval.seed)
+    for (kind, draws), drawn_by in ways.items():
+        seeds = listed([str(seed) for seed in sorted(drawn_by)])
+        drawn = f", {counted(draws, 'draw', 'draws')}, seed{'s' if len(drawn_by) > 1 else ''} {seeds}"
+        yield f"{plain(kind)}{drawn if draws else ''}"
 
 
 # What stands beside it for one model.

@@ -17,8 +17,8 @@ SCOPE = (
     "Erasure from pretraining is not measured: nothing here says what the base model knew before training.",
     "This is no privacy guarantee, and no claim that deleted records cannot be extracted.",
     "Geometry describes where probabilities moved; it makes no causal claim.",
-    "Accepted means closer to retraining on both kinds of row, with the rest still working. It is not "
-    "equivalence to retraining, and no threshold on the distance closed.",
+    "Closer to retraining, or accepted by the published rule, is not equivalent to it: both say that "
+    "something was undone, and neither that enough was.",
     "Screening results are not corrected for the number of models tried, and their count is no success rate.",
     "The licences of the data and of the base models apply to what was trained on them.",
 )

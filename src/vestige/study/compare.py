@@ -91,6 +91,8 @@ def compare(
             refuse_top_k(
                 table.path or table.label, f"exactly {k} of {len(table.options)} options above 0 in every row"
             )
+    for seeds in (fulls, oracles, *tables.unlearned.values()):
+        _refuse_copies(seeds)
     tested = [table for seeds in tables.unlearned.values() for table in seeds]
     filters = [*_filters(fulls, tested), *_filters(fulls, oracles)]
     if filters and not filtered:
@@ -111,6 +113,23 @@ def compare(
         family=list(tables.unlearned),
         provenance=dict(sources or {}),
     )
+
+
+def _refuse_copies(seeds: Sequence[Predictions]) -> None:
+    """Refuse one model's outputs twice among the training seeds of a role: copies say nothing of another run.
+
+    Three copies of one oracle would stand for three retrainings that do not differ at all.
+    """
+    first: dict[str, Predictions] = {}
+    for table in seeds:
+        other = first.setdefault(table.sha256, table)
+        if other is not table:
+            raise InputError(
+                table.path or table.label,
+                f"the same probabilities on every row as {shown(other.path or other.label)}",
+                "a training run of its own for each file of one role or method",
+                "give each model once",
+            )
 
 
 @dataclass(frozen=True)

@@ -252,11 +252,11 @@ def test_every_folded_checkpoint_says_all_at_a_glance(folder: Path, tmp_path: Pa
     lines = dict(
         re.findall(r'<summary><span class="name">.*?>?(\w+)</.*?class="glance">(.*?)</span></summary>', page)
     )
-    assert (
-        lines["RMU"]
-        == "forget questions 36.4 %, base 70.0 % · 35.0 to 62.0 % after relearning · forget text moved 7.00 %"
+    assert lines["RMU"] == (
+        "forget questions 36.4 %, base 70.0 % · 35.0 to 62.0 % after relearning · weights moved 7.00 % on "
+        "forget text"
     )
-    assert lines["fresh"] == "30.0 to 40.0 % after relearning · forget text moved 19.0 %"
+    assert lines["fresh"] == "30.0 to 40.0 % after relearning · weights moved 19.0 % on forget text"
     assert set(lines) == {*LABELS, "fresh"}
     picture = re.search(
         r"fresh \(partially-localized, retrained\): moved 19.0 %, lost – %, relearned \+10.0", page

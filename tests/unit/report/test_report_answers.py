@@ -123,8 +123,9 @@ def test_the_table_goes_from_the_full_model_to_retraining_levels_first() -> None
         note.startswith("rows: 95 % interval, these models, other rows like these (") for note in table.notes
     )
     assert any(
-        note.startswith("trainings: 95 % interval, other trainings and other rows; ") for note in table.notes
+        note.startswith("trainings: 95 % interval, other trainings and other rows (") for note in table.notes
     )
+    assert sum(note.startswith("rows: ") for note in table.notes) == 1
 
 
 def test_without_a_retrained_model_the_table_shows_what_is_left() -> None:

@@ -18,7 +18,7 @@ from vestige.report.footprint.sections import Extras, footprint_sections
 from vestige.report.footprint.tables import class_table, noise_variants
 from vestige.report.html import environment, installed_version
 from vestige.report.sections import Block, Bullets, Data, Drawings, Entries, Fold, Prose, Section
-from vestige.report.words import count, short
+from vestige.report.words import count, counted, short
 
 __all__ = ["MOST_PARTS", "render_footprints", "write_footprint_report"]
 
@@ -139,7 +139,7 @@ def _facts(record: FootprintRecord) -> list[tuple[str, str]]:
     return [
         ("base", short(record.base.label)),
         ("checkpoints", count(len(record.checkpoints))),
-        ("measured weights", f"{count(record.parameters)} in {record.layers} layers"),
+        ("measured weights", f"{count(record.parameters)} in {counted(record.layers, 'layer', 'layers')}"),
         *by_role,
         ("sample", _sample(record)),
     ]

@@ -142,7 +142,7 @@ def _first(record: FootprintRecord, extras: Extras) -> Section:
 def _moved_glance(checkpoint: CheckpointFootprint) -> Iterator[str]:
     for role in checkpoint.roles:
         if role.role == "forget" and isinstance(role.fisher.value, float):
-            yield f"forget text moved {percent(role.fisher.value)} %"
+            yield f"weights moved {percent(role.fisher.value)} % on forget text"
 
 
 def _classes(record: FootprintRecord, key: str) -> Section:
