@@ -206,6 +206,15 @@ def test_without_a_retrained_model_there_is_no_verdict(world: KnownModels) -> No
     assert {item.role for item in record.levels} == {"base", "unlearned"}
 
 
+def test_copies_are_no_other_trainings(world: KnownModels) -> None:
+    """The same weights twice are one retraining: their spread of 0 says nothing of two."""
+    same = language_model(world.oracles[0], world.tokenizer, label="oracle")
+    with pytest.raises(InputError, match=r"model 'oracle \(2\)': found the weights of 'oracle'"):
+        judged(world, {"half": world.mixed(0.5)}, oracle=[same, same])
+    with pytest.raises(InputError, match="a training run of its own"):
+        judged(world, {"half": [world.mixed(0.5), world.mixed(0.5)]})
+
+
 def test_no_order_of_models_changes_a_bit(world: KnownModels) -> None:
     seeds = [world.mixed(0.5), trained(20, knows=False)]
     several = judged(world, {"method": seeds}).models[0]

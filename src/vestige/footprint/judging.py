@@ -221,7 +221,23 @@ def cast_of(
             unlearned.setdefault(checkpoint.method, []).append(member)
         found.append(record)
         here.append(checkpoint.in_memory)
+    for seeds in (*members.values(), *unlearned.values()):
+        _refuse_copies(seeds)
     return Cast(bases=members["base"], oracles=members["oracle"], unlearned=unlearned), found, here
+
+
+def _refuse_copies(seeds: Sequence[Member]) -> None:
+    """Refuse the same weights twice among the training seeds of a role: copies say nothing of another run."""
+    first: dict[str, Member] = {}
+    for member in seeds:
+        other = first.setdefault(member.sha256, member)
+        if other is not member:
+            raise InputError(
+                f"model '{member.label}'",
+                f"the weights of '{other.label}'",
+                "a training run of its own for each model of one role or method",
+                "give each model once",
+            )
 
 
 def _member(

@@ -136,11 +136,11 @@ def footprint(
     targets = target_parameters(first.model, settings.subspace)
     samples = samples_of(corpora, first.tokenizer, settings)
     before = max((record.virtual_tokens for record in found), default=0)
-    for name, sample in samples.items():
+    for corpus_name, sample in samples.items():
         refuse_unreadable(
             first.model,
             (unit.ids for part in (*sample.subsets, *sample.short) for unit in part),
-            subject=f"corpus '{name}', a unit",
+            subject=f"corpus '{corpus_name}', a unit",
             remedy="lower --max-length",
             before=before,
         )

@@ -94,7 +94,7 @@ def told(assessment: Assessment, label: str, recovery: RecoveryRecord | None = N
     published = _published(assessment, model)
     limits = (*_stage(assessment), recovery_sentence(recovery))
     if model.verdict is None:
-        before = f"{_quoted(model)} was {MADE_BEFORE}."
+        before = f"{_quoted(model)} was judged by the published rule: its record is older than verdicts."
         if not assessment.has_oracle:
             published += (
                 " Fidelity to retraining cannot be assessed: no model retrained without the deleted rows was "

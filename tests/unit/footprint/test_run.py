@@ -351,6 +351,7 @@ def test_the_command_line(work: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert "passes of a sequence" in printed.err
     assert "GB of cache" in printed.err
     found = FootprintRecord.model_validate_json((tmp_path / "o" / "footprint.json").read_text())
+    assert found.name == "footprint"
     assert found.settings.quick
     assert found.settings.max_length == 256
     assert found.verdict.settings.documents == 60

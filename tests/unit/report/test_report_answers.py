@@ -195,7 +195,7 @@ def test_the_page_leads_with_the_verdicts() -> None:
 def test_an_older_record_says_by_which_rule_it_was_judged() -> None:
     old = assessment(unlearned(equivalent=True, equivalence=None))
     page = re.sub(r"<[^>]+>", "", render([old]))
-    assert "“simnpo” was judged by the published rule; made before verdicts existed." in page
+    assert "“simnpo” was judged by the published rule: its record is older than verdicts." in page
     assert "shown to be equivalent" not in page
     assert "chip-equivalent" not in render([old]).split("</style>")[1]
     assert "judged by the published rule" in render([old, several()])

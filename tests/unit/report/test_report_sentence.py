@@ -13,7 +13,7 @@ from vestige.report.sentence import sentence, told
 
 ROWS = "On 428 deleted training rows and 160 unseen rows of the 4 deleted intents"
 HOW = "(row bootstrap, 5,000 draws, conditional on training seed 17)"
-BEFORE = "“{}” was judged by the published rule; made before verdicts existed."
+BEFORE = "“{}” was judged by the published rule: its record is older than verdicts."
 COARSE = "With 4 deleted intents, intervals over intents are coarse: [46, 72] and [36, 77]."
 
 
