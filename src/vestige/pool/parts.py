@@ -40,6 +40,8 @@ SECONDS = {
 """Kind of part -> about how long it takes one core."""
 TURNS = 3
 """Pairs of a world of language models that are held out in turn."""
+APART = 4
+"""Methods of eight seeds are asked in one comparison of so many: they share most of their models."""
 PORTION = 10
 """Repeats of a made world in one part."""
 
@@ -183,7 +185,7 @@ def _others(panel: Panel, settings: ScoreSettings) -> Iterator[Passed]:
         for metric, passes in OTHERS.items():
             said = None if says_nothing(panel, metric) else passes(panel, made.seeds[0])
             yield passed(metric, name, made.cluster, said)
-    if len(panel.all_oracles) < 2 * SEVERAL:
+    if len(panel.all_oracles) < 2 * SEVERAL or panel.held % APART:
         return
     # KLoM needs eight seeds and eight oracles: another panel of the same held-out model.
     eight = next(islice(panels(panel.pool, panel.deletion.key, SEVERAL), panel.held, None))
