@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from vestige.errors import CheckFailed, InputError, MissingDependency
 
 if TYPE_CHECKING:
     from vestige.language_study.plan import LanguagePlan
-    from vestige.language_study.records import LanguageStudyRecord
+    from vestige.language_study.records import CheckpointRow, LanguageStudyRecord
 
 __all__ = ["run_language"]
 
@@ -88,31 +88,45 @@ def _page(record: LanguageStudyRecord, folder: Path) -> Path | None:
 
 
 def _print(record: LanguageStudyRecord, folder: Path, page: Path | None) -> None:
+    from vestige.cli.console import output, paragraph
+
+    console = output()
     for row in record.rows:
-        numbers = [
-            f"{title} {value:.3f}"
-            for title, value in (
-                ("forget token", row.level),
-                ("memory", row.memory),
-                ("CoFi F", row.cofi_f),
-                ("A", row.cofi_a),
-                ("G", row.cofi_g),
-                ("lost %", row.delta_f),
-                ("recovery", row.recovery),
-            )
-            if isinstance(value, float)
-        ]
-        if row.injected is not None:
-            numbers.append(f"distance to the oracle on F {row.injected.distance_f:.3f}")
-        said = [row.verdict, row.reading, ", ".join(numbers), f"class {row.class_name}"]
-        typer.echo(f"{row.label} ({row.role}): {'; '.join(part for part in said if part)}")
+        paragraph(console, f"{row.label}: {row.verdict or row.role}")
+        for line in _rests_on(row):
+            paragraph(console, f"  {line}")
     for line in record.caveats:
-        typer.echo(f"- {line}")
+        paragraph(console, f"- {line}")
     taken = sum(stage.taken for stage in record.stages)
     typer.echo(f"{len(record.stages)} stages, {taken} taken over from before")
     typer.echo(f"Table: {folder / 'table.csv'}. Record: {folder / 'language-study.json'}")
     if page is not None:
         typer.echo(f"Page: {page}")
+
+
+def _rests_on(row: CheckpointRow) -> Iterator[str]:
+    """What stands under a verdict: levels and memory, the same after relearning, and where weights moved."""
+
+    def known(*numbers: tuple[str, object]) -> list[str]:
+        return [text.format(value) for text, value in numbers if isinstance(value, float)]
+
+    distance = row.injected.distance_f if row.injected is not None else None
+    levels = known(
+        ("probability of a forget token {:.3f}", row.level),
+        ("memory {:.0%}", row.memory),
+        ("distance to the oracle {:.3f}", distance),
+        ("{:.1f} % of the answers lost", row.delta_f),
+    )
+    if levels:
+        yield ", ".join(levels)
+    before_after = known(("{:.1%}", row.relearn_before), ("{:.1%}", row.relearn_after))
+    levels_after = f", {' to '.join(before_after)}" if before_after else ""
+    yield f"relearning: {row.reading}{levels_after}"
+    moved = known(
+        ("forget {:.1f}", row.cofi_f), ("adjacent {:.1f}", row.cofi_a), ("generic {:.1f}", row.cofi_g)
+    )
+    shifts = f"{', '.join(moved)} % (CoFi), " if moved else ""
+    yield f"weights moved: {shifts}{row.class_name}"
 
 
 def _dry_run(plan: LanguagePlan, folder: Path, as_json: bool, models: Sequence[str]) -> None:

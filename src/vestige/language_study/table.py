@@ -70,7 +70,10 @@ def _judged(record: FootprintRecord | None, label: str) -> dict[str, Any]:
         return {**found, "verdict": "is the base" if label == "base" else "is retrained"} if own else {}
     views = [view for view in model.evidence.views if view.view == "F"]
     memory = views[0].memory.value if views else Undefined(undefined="no retrained model")
-    return {**found, "verdict": str(model.verdict), "memory": memory}
+    # `closer` never stands alone: it says how far.
+    none = isinstance(model.verdict, Undefined)
+    said = str(model.verdict) if none else model.evidence.headline(model.verdict)  # type: ignore[arg-type]
+    return {**found, "verdict": said, "memory": memory}
 
 
 def _shift(record: FootprintRecord | None, label: str) -> dict[str, Any]:

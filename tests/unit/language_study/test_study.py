@@ -18,6 +18,7 @@ from tests.tiny import WORDS
 from tests.tiny_lm import LETTERS, save_tiny_llama, tiny_texts, write_corpus
 
 from vestige.cli import run
+from vestige.cli.language_study import _rests_on
 from vestige.contracts import Undefined
 from vestige.data.questions import read_questions
 from vestige.errors import InputError
@@ -38,7 +39,7 @@ from vestige.language_study.plan import (
     shipped_language_studies,
     study_models,
 )
-from vestige.language_study.records import LanguageStudyRecord
+from vestige.language_study.records import CheckpointRow, LanguageStudyRecord
 from vestige.language_study.texts import text_file
 from vestige.methods import METHODS
 
@@ -362,3 +363,32 @@ def test_wrong_studies_get_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "leave --model away" in capsys.readouterr().err
     assert run(["study", "show", "injection"]) == 0
     assert "kind: language" in capsys.readouterr().out
+
+
+def test_the_terminal_says_levels_before_and_after() -> None:
+    row = CheckpointRow(
+        label="npo",
+        method="npo",
+        role="unlearned",
+        verdict="closer, 40 % of the way",
+        level=0.434,
+        memory=0.56,
+        reading="return and repair",
+        relearn_before=0.883,
+        relearn_after=0.933,
+        recovery=0.05,
+        cofi_f=14.9,
+        cofi_a=8.2,
+        cofi_g=7.0,
+        class_name="partially-localized",
+    )
+    lines = list(_rests_on(row))
+    assert lines == [
+        "probability of a forget token 0.434, memory 56%",
+        "relearning: return and repair, 88.3% to 93.3%",
+        "weights moved: forget 14.9, adjacent 8.2, generic 7.0 % (CoFi), partially-localized",
+    ]
+    assert list(_rests_on(CheckpointRow(label="a", method="", role="base"))) == [
+        "relearning: not run",
+        "weights moved: not measured",
+    ]
