@@ -45,7 +45,7 @@ REDUCED = PoolSettings(
     kept_seeds=2,
     mixed=(0.5,),
     deletions=("intents6",),
-    relearned=2,
+    relearned=1,
     anchors=0,
     worlds=0,
 )
