@@ -226,8 +226,31 @@ def test_copies_are_no_other_trainings() -> None:
     for copies in ({"oracle": [FIRST, FIRST, ORACLES[1]]}, {"full": [FULLS[0], FULLS[0].copy()]}):
         with pytest.raises(InputError, match="found the same probabilities on every row as"):
             judged({"U": HELD_OUT}, **copies)
+    exports = [FIRST, FIRST.astype(np.float32).astype(np.float64), FIRST.round(6)]
+    with pytest.raises(InputError, match=r"to 0\.00001"):
+        judged({"U": HELD_OUT}, oracle=exports)
     with pytest.raises(InputError, match="a training run of its own"):
         judged({"method": [HELD_OUT, HELD_OUT]})
+
+
+def test_a_gain_shown_alone_is_never_not_closer() -> None:
+    """No p is below 1 / (draws + 1): of ten models nearly all the way, none is confirmed in 250 draws."""
+    mostly = {f"model {seed}": 0.15 * FULLS[0] + 0.85 * trained("oracle", 60 + seed) for seed in range(10)}
+    for model in judged(mostly, draws=250, margins={"gain": 0.15}).values():
+        assert model.verdict == "undetermined"
+        assert "judged alone it came closer" in model.sentence
+
+
+def test_too_few_draws_have_no_bound() -> None:
+    """Of one draw every quantile is that draw: no word may rest on it, and it says what is missing."""
+    mixture = {"mixture": 0.15 * FULLS[0] + 0.85 * HELD_OUT, "two seeds": ORACLES[6:8]}
+    for draws in (1, 38):
+        for model in judged(mixture, draws=draws).values():
+            assert model.verdict == "undetermined"
+            assert f"more draws ({draws} are too few for any bound)" in model.sentence
+            assert model.evidence is not None
+            assert isinstance(model.evidence.view("F").memory.upper, Undefined)
+    assert judged(mixture, draws=99)["mixture"].verdict == "closer"
 
 
 def test_seeds_of_one_method_are_one_method() -> None:

@@ -102,7 +102,7 @@ def probed(panel: Panel, *, draws: int) -> Iterator[Said]:
         draws=draws,
     )
     asked: dict[str, list[Outputs]] = {name: [model] for name, model in told.items()}
-    sides, retained = sides_of(
+    sides, _ = sides_of(
         panel.deletion,
         [fulls[place] for place in panel.full_places],
         [oracles[place] for place in panel.oracle_places],
@@ -110,8 +110,7 @@ def probed(panel: Panel, *, draws: int) -> Iterator[Said]:
         draws=draws,
     )
     for name, evidence in evidences.items():
-        places = retained.side.table.models.unlearned[name]
-        both = with_probes(evidence, {"descriptions": sides}, places)
+        both = with_probes(evidence, {"descriptions": sides}, name)
         for probe, shown in ((False, evidence), (True, both)):
             label = PROBED[probe] if name == "wrapper" else f"retrained{', asked by description too' * probe}"
             yield Said(

@@ -19,6 +19,7 @@ from scipy.special import stdtrit
 from vestige.contracts import Floats, Undefined
 
 __all__ = [
+    "LEAST_DRAWS",
     "LEAST_ROWS",
     "Bounds",
     "SeedError",
@@ -34,6 +35,8 @@ __all__ = [
 
 LEAST_ROWS = 10
 """Below this many rows a bound over rows is undefined."""
+LEAST_DRAWS = 39
+"""The fewest draws B with a 97.5 % quantile among them: (B + 1) 2.5 % is one draw."""
 _BLOCK = 2_000_000
 """Entries of one block of weights: 16 MB of float64."""
 

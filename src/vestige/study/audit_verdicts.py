@@ -185,7 +185,8 @@ def _word(evidence: Mapping[str, Any], p: Any) -> str:
         return "equivalent"
     if p != UNDEFINED and p <= 0.025 and not evidence["away"]:
         return "closer"
-    shown = all(
+    idle = any(view["gain_p"] != UNDEFINED and view["gain_p"] > 0.025 for view in evidence["views"])
+    shown = idle and all(
         view["visible"] is not False
         and view["least_gain"] != UNDEFINED
         and view["least_gain"] <= evidence["margins"]["gain"] * view["displacement"]["value"]
@@ -556,7 +557,7 @@ def _tenth(request: Request, models: Models) -> dict[str, Any] | None:
         return float(np.sort(left)[-tenth:].mean())
 
     own = np.array([worst([*oracles[:i], *oracles[i + 1 :]], [oracles[i]]) for i in range(m)])
-    value = worst(oracles, models) - float(own.mean())
+    value = float(np.mean([worst(oracles, [model]) for model in models])) - float(own.mean())
     half = float(stats.t.ppf(0.95, m - 1)) * float(own.std(ddof=1)) * math.sqrt(1 + 1 / m)
     return {"view": request.name, "rows": tenth, "memory": value, "lower": value - half}
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from vestige.study.plan import checked
 __all__ = ["CONDITION", "Tables", "compare", "load_tables", "unit_kind"]
 
 CONDITION = "the compared models"
+SAME_MODEL = 1e-5
+"""Largest difference of two exports of one model's probabilities: single precision, or six decimals."""
 
 
 @dataclass(frozen=True)
@@ -118,15 +121,16 @@ def compare(
 def _refuse_copies(seeds: Sequence[Predictions]) -> None:
     """Refuse one model's outputs twice among the training seeds of a role: copies say nothing of another run.
 
-    Three copies of one oracle would stand for three retrainings that do not differ at all.
+    Three copies of one oracle would stand for three retrainings that do not differ at all; so would three
+    exports of it that round otherwise.
     """
-    first: dict[str, Predictions] = {}
-    for table in seeds:
-        other = first.setdefault(table.sha256, table)
-        if other is not table:
+    for first, second in combinations(align(seeds), 2):
+        apart = float(np.abs(first.p - second.p).max())
+        if apart <= SAME_MODEL:
             raise InputError(
-                table.path or table.label,
-                f"the same probabilities on every row as {shown(other.path or other.label)}",
+                second.path or second.label,
+                f"the same probabilities on every row as {shown(first.path or first.label)}"
+                + (f", to {SAME_MODEL:.5f}" if apart else ""),
                 "a training run of its own for each file of one role or method",
                 "give each model once",
             )

@@ -114,7 +114,7 @@ def verdicts_of(
     for label, places in models.unlearned.items():
         made = gather([sides[view] for view in DELETED_VIEWS], retained, places, margins, names)
         made = with_levels(made, gold, models, places)
-        evidences[label] = with_probes(made, asked, places) if group.oracles else made
+        evidences[label] = with_probes(made, asked, label) if group.oracles else made
     return {
         label: Judged(word, found, p, sentence(word, found, label=label, counts=counts, unit_kind=unit_kind))
         for label, (word, found, p) in say(evidences, family).items()

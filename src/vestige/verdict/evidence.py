@@ -25,7 +25,9 @@ from vestige.contracts import (
     View,
     ViewEvidence,
 )
+from vestige.metrics.oracle import SMALLEST_DISPLACEMENT
 from vestige.statistics.bounds import (
+    LEAST_DRAWS,
     LEAST_ROWS,
     Bounds,
     SeedError,
@@ -93,10 +95,18 @@ class Side:
             table.models,
         )
 
-    def rows(self, values: Floats, lowest: float, highest: float) -> WorstCase | None:
-        """Bounds over rows of the mean of `values` (N,), or None with too few of them."""
-        if len(values) < LEAST_ROWS:
-            return None
+    @property
+    def too_few(self) -> Undefined | None:
+        """Why nothing here has a bound over rows; None where it has."""
+        for name, there, least in (("rows", self.table.rows, LEAST_ROWS), ("draws", self.draws, LEAST_DRAWS)):
+            if there < least:
+                return Undefined(undefined=f"a bound needs at least {least} {name}, there are {there}")
+        return None
+
+    def rows(self, values: Floats, lowest: float, highest: float) -> WorstCase | Undefined:
+        """Bounds over rows of the mean of `values` (N,), or why there are none."""
+        if self.too_few is not None:
+            return self.too_few
         return worst_case_bounds(
             values,
             lowest,
@@ -121,7 +131,6 @@ def view_evidence(side: Side, places: Indices, margins: Margins) -> ViewEvidence
     """Everything about one model on F or G. places: of its training seeds in the table."""
     table, totals = side.table, side.totals
     fulls, oracles = table.models.fulls, table.models.oracles
-    none = Undefined(undefined=NO_ORACLE)
     if not len(oracles):
         raise ValueError("evidence about retraining needs an oracle")
     start, distance = table.distance(fulls), table.distance(places)
@@ -160,6 +169,7 @@ def view_evidence(side: Side, places: Indices, margins: Margins) -> ViewEvidence
         level=TWO_SIDED,
     )
     size = float(start.mean())
+    none = Undefined(undefined="displacement below 1e-9") if size < SMALLEST_DISPLACEMENT else None
     spread: float | Undefined
     if len(oracles) > 1:
         spreads = table.spread()
@@ -186,7 +196,7 @@ def view_evidence(side: Side, places: Indices, margins: Margins) -> ViewEvidence
             margins.excess if margins.excess is not None else max(SMALLEST_MARGIN, spread / 2)
         )
         visible = _visible(full_excess, margin)
-        ceiling: float | Undefined = 1.0 - spread / size if size > 0 else none
+        ceiling: float | Undefined = none if none is not None else 1.0 - spread / size
     else:
         spread = Undefined(undefined="what two retrainings differ by is not known: one retrained model")
         excess = full_excess = _unbounded(spread)
@@ -207,9 +217,7 @@ def view_evidence(side: Side, places: Indices, margins: Margins) -> ViewEvidence
         gain=gain,
         gain_p=_p_value(gain.value, gain_rows, gain_errors),
         least_gain=_least_gain(side, gains, start, gain_errors),
-        progress=float(gains.mean()) / size
-        if size >= 1e-9
-        else Undefined(undefined="displacement below 1e-9"),
+        progress=none if none is not None else float(gains.mean()) / size,
         ceiling=ceiling,
         moved_away=gain.upper if isinstance(gain.upper, Undefined) else gain.upper < 0,
     )
@@ -218,11 +226,11 @@ def view_evidence(side: Side, places: Indices, margins: Margins) -> ViewEvidence
 def _visible(full_excess: Bounded, margin: float | Undefined) -> bool | Undefined:
     """Whether the full models can be told from retrained ones; Undefined where that is not settled either
     way."""
-    if isinstance(full_excess.lower, Undefined) or isinstance(full_excess.upper, Undefined):
-        return full_excess.lower if isinstance(full_excess.lower, Undefined) else Undefined(undefined="")
+    if isinstance(full_excess.lower, Undefined):
+        return full_excess.lower
     if full_excess.lower > 0:
         return True
-    if isinstance(margin, float) and full_excess.upper <= margin:
+    if isinstance(full_excess.upper, float) and isinstance(margin, float) and full_excess.upper <= margin:
         return False
     return Undefined(undefined="the rows do not settle whether retraining moves these outputs at all")
 
@@ -293,7 +301,7 @@ def _bounded_parts(
     read: Sequence[str],
     level: float = ONE_SIDED,
     note: str = "",
-) -> tuple[Bounded, WorstCase | None, list[SeedError]]:
+) -> tuple[Bounded, WorstCase | Undefined, list[SeedError]]:
     """A mean over rows with its bounds, the bounds over rows, and the errors over each role's seeds.
 
     roles: those whose training seeds the quantity depends on; "pairs" are oracles read in pairs, of which one
@@ -324,15 +332,14 @@ def _bounded_parts(
 def _record(
     side: Side,
     value: float,
-    rows: WorstCase | None,
+    rows: WorstCase | Undefined,
     errors: Mapping[str, SeedError],
     entering: Sequence[SeedError],
     level: float,
     note: str,
 ) -> Bounded:
-    if rows is None:
-        few = Undefined(undefined=f"a bound needs at least {LEAST_ROWS} rows, there are {side.table.rows}")
-        return Bounded(value=value, these_models=few, other_trainings=few, lower=few, upper=few)
+    if isinstance(rows, Undefined):
+        return _without_bounds(value, rows)
     ends = rows.bounds(TWO_SIDED)
     read = joined_satterthwaite(value, rows.bounds(level), entering, level=level)
     return Bounded(
@@ -380,17 +387,21 @@ def _interval(side: Side, ends: Bounds, kind: str, condition: str) -> Interval:
 
 
 def _unbounded(why: Undefined) -> Bounded:
-    return Bounded(value=why, these_models=why, other_trainings=why, lower=why, upper=why)
+    return _without_bounds(why, why)
+
+
+def _without_bounds(value: float | Undefined, why: Undefined) -> Bounded:
+    return Bounded(value=value, these_models=why, other_trainings=why, lower=why, upper=why)
 
 
 def _p_value(
-    value: float | Undefined, rows: WorstCase | None, errors: Sequence[SeedError]
+    value: float | Undefined, rows: WorstCase | Undefined, errors: Sequence[SeedError]
 ) -> float | Undefined:
     """The level at which the joined lower bound reaches 0, by bisection; one-sided."""
     if isinstance(value, Undefined):
         return value
-    if rows is None:
-        return Undefined(undefined=f"a test needs at least {LEAST_ROWS} rows")
+    if isinstance(rows, Undefined):
+        return rows
     if value <= 0:
         return max(0.5, rows.p_above())
 
@@ -415,8 +426,8 @@ def _least_gain(side: Side, gains: Floats, start: Floats, seeds: Sequence[SeedEr
     sought at which the lower bound lies above 0 by that power's normal quantile times the standard error.
     """
     n = len(gains)
-    if n < LEAST_ROWS:
-        return Undefined(undefined=f"a bound needs at least {LEAST_ROWS} rows, there are {n}")
+    if side.too_few is not None:
+        return side.too_few
     power = NormalDist().inv_cdf(math.sqrt(BOTH_VIEWS_POWER))
     own = np.clip(gains - gains.mean(), -1.0, 1.0)
     # Rows in an order that has nothing to do with their values or units.
@@ -428,7 +439,7 @@ def _least_gain(side: Side, gains: Floats, start: Floats, seeds: Sequence[SeedEr
     def shown(share: float) -> bool:
         values = np.clip(own + made(share), -1.0, 1.0)
         rows = side.rows(values, *_DIFFERENCES)
-        assert rows is not None
+        assert isinstance(rows, WorstCase)
         value = float(values.mean())
         bound = joined_satterthwaite(value, rows.bounds(TWO_SIDED), seeds, level=TWO_SIDED).low
         return bound > power * float(values.std(ddof=1)) / math.sqrt(n)
@@ -528,7 +539,8 @@ def _change(retained: Retained, places: Indices, fulls: Indices) -> Bounded:
     numbers = values.astype(np.float64)
     value = float(numbers[places].mean() - numbers[fulls].mean())
     if side.table.rows < LEAST_ROWS:
-        return _record(side, value, None, {}, [], TWO_SIDED, "")
+        assert side.too_few is not None
+        return _without_bounds(value, side.too_few)
     means = numbers.mean(axis=1)
     errors = _over_seeds(lambda group: float(means[group].mean()), fulls, places)
     if retained.right is not None:
@@ -708,12 +720,15 @@ def _unit_memory(part: Side, places: Indices, level: float) -> tuple[float | Und
     return value, joined_satterthwaite(value, rows.bounds(level), [error], level=level).low
 
 
-def probe_evidence(name: str, sides: Sequence[Side], places: Indices, margins: Margins) -> ProbeEvidence:
-    """Memory on F and G when every model was asked in another way: see `ProbeEvidence`."""
+def probe_evidence(name: str, sides: Sequence[Side], label: str, margins: Margins) -> ProbeEvidence:
+    """Memory on F and G when every model was asked in another way: see `ProbeEvidence`.
+
+    label: of the model under test, whose places in the probe's own tables count.
+    """
     memory: dict[View, Bounded] = {}
     shown: list[bool | None] = []
     for side in sides:
-        view = view_evidence(side, places, margins)
+        view = view_evidence(side, side.table.models.unlearned[label], margins)
         memory[side.view] = view.memory
         if view.visible is False:
             continue
@@ -732,7 +747,9 @@ def worst_rows(side: Side, places: Indices) -> UnitEvidence | None:
     """Memory of the tenth of the rows that keep most, beyond what single oracles show of the others.
 
     With m >= 8 oracles: each is held against the rest in the same way; the lower bound is a prediction bound,
-    t with m - 1 degrees of freedom. None with fewer oracles, or where retraining moves nothing.
+    t with m - 1 degrees of freedom. Several training seeds are held one by one and averaged: the mean of
+    models scatters less than any of them, and would lie below single oracles for that alone. None with fewer
+    oracles, or where retraining moves nothing.
     """
     table = side.table
     oracles = table.models.oracles
@@ -747,7 +764,8 @@ def worst_rows(side: Side, places: Indices) -> UnitEvidence | None:
         return float(np.sort(left)[-tenth:].mean())
 
     own = np.array([worst(np.delete(oracles, i), oracles[i : i + 1]) for i in range(m)])
-    value = worst(oracles, places) - float(own.mean())
+    seeds = [worst(oracles, places[i : i + 1]) for i in range(len(places))]
+    value = float(np.mean(seeds)) - float(own.mean())
     error = SeedError(float(own.std(ddof=1) * math.sqrt(1 + 1 / m)), m)
     return UnitEvidence(
         view=side.view,

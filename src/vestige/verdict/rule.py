@@ -21,6 +21,7 @@ from vestige.contracts import (
     ViewEvidence,
 )
 from vestige.phrases import listed, number_word
+from vestige.statistics.bounds import LEAST_ROWS
 from vestige.statistics.multiplicity import holm
 from vestige.verdict.evidence import (
     LEAST_ORACLES,
@@ -145,13 +146,14 @@ def _asked_otherwise(probes: Sequence[ProbeEvidence]) -> list[Condition]:
     return [Condition(name="probes", holds=not failed, text=text)]
 
 
-def with_probes(evidence: Evidence, probes: Mapping[str, Sequence[Side]], places: Indices) -> Evidence:
-    """The evidence with memory under each probe, and the condition that no probe shows more than the margin.
+def with_probes(evidence: Evidence, probes: Mapping[str, Sequence[Side]], label: str) -> Evidence:
+    """The evidence about `label` with memory under each probe, and the condition that none shows more than
+    the margin.
 
-    probes: name -> F and G of all models asked in that way, models in the same places. A model that lies
-    where retraining lies under one set of names only, or at one temperature only, does not lie there.
+    probes: name -> F and G of all models asked in that way. A model that lies where retraining lies under one
+    set of names only, or at one temperature only, does not lie there.
     """
-    found = tuple(probe_evidence(name, sides, places, evidence.margins) for name, sides in probes.items())
+    found = tuple(probe_evidence(name, sides, label, evidence.margins) for name, sides in probes.items())
     conditions = (*evidence.conditions, *_asked_otherwise(found))
     return evidence.model_copy(update={"probes": found, "conditions": conditions})
 
@@ -307,7 +309,14 @@ def excluded(evidence: Evidence) -> tuple[View, ...]:
 
 
 def _would_have_shown(evidence: Evidence) -> bool:
-    """Whether a gain of the stated share of the displacement would have been confirmed on both views."""
+    """Whether a gain of the stated share of the displacement would have shown on both views, and none did.
+
+    The smallest gain is that of one test alone. A gain that shows alone, and is not confirmed for the number
+    of models tried, is no sign that there is none.
+    """
+    alone = both_views_p(evidence)
+    if isinstance(alone, Undefined) or alone <= GAIN_LEVEL:
+        return False
     for view in evidence.views:
         size, least = view.displacement.value, view.least_gain
         if isinstance(size, Undefined) or isinstance(least, Undefined) or view.visible is False:
@@ -327,7 +336,9 @@ def _missing(evidence: Evidence, p: float | Undefined) -> tuple[str, ...]:
     for view in evidence.views:
         if isinstance(view.gain.lower, Undefined):
             found.append(
-                f"more {words.rows} ({view.rows} on {words.where[view.view]} are too few for any bound)"
+                f"more draws ({evidence.draws} are too few for any bound)"
+                if view.rows >= LEAST_ROWS
+                else f"more {words.rows} ({view.rows} on {words.where[view.view]} are too few for any bound)"
             )
         elif isinstance(view.visible, Undefined) and oracles >= LEAST_ORACLES:
             hidden.append(view.view)
