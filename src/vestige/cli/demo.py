@@ -21,9 +21,9 @@ def demo(
 ) -> None:
     """Delete two intents from the embedded helpdesk data and see whether unlearning reached retraining.
 
-    Trains two full models and two oracles (two seeds, a noise floor for both), unlearns with SimNPO and
-    GradAscent, prints the verdict and writes report.html. Offline, minutes on two cores. The same command
-    again goes on where it stopped.
+    Trains two full models and three oracles (so that it is known what training alone moves), unlearns with
+    SimNPO and GradAscent, prints the verdict and writes report.html. Offline, minutes on two cores. The same
+    command again goes on where it stopped.
     """
     from vestige.cli.compare import print_assessment
     from vestige.cli.study import run_and_report

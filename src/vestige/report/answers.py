@@ -254,7 +254,9 @@ def _memory(view: ViewEvidence, tested: Tested) -> Row:
         allowed = f"{styled(found.margins.memory, 'percent')} allowed"
         return bounded_cell(found.view(view.view).memory, "percent", allowed)
 
-    ends = (_text("100 %"), _text("0 %")) if view.visible is not False else (None, None)
+    # Where no model's memory is known, there is no way to retraining for it to be a share of.
+    known = any(isinstance(found.view(view.view).memory.value, float) for _, found in tested)
+    ends = (_text("100 %"), _text("0 %")) if known else (None, None)
     return _row(f"memory left, {view.view}", tested, memory, full=ends[0], oracle=ends[1])
 
 
@@ -364,7 +366,7 @@ def _conditions(first: Evidence, tested: Tested) -> Iterator[Row]:
         label = f"{_NAMES.get(name, name)}: {_SHORT[name]}" if name in _SHORT else name
 
         def held(_: ModelAssessment, found: Evidence, name: str = name) -> Cell:
-            return _text(_HOLDS[_holds(found, name)])
+            return _text(_held(found, name))
 
         yield _row(label, tested, held)
 
@@ -373,6 +375,18 @@ def _holds(found: Evidence, name: str) -> bool | None:
     """Whether every part of a condition holds: no where one fails, open where one cannot be judged."""
     parts = [item.holds for item in found.conditions if item.name == name]
     return False if False in parts else None if None in parts else True
+
+
+def _held(found: Evidence, name: str) -> str:
+    """Whether a condition holds, in words. One that only a shown failure breaks "holds" as well where
+    nothing could be judged; a reader has to see that nothing was."""
+    holds = _holds(found, name)
+    if name == "probes" and holds:
+        settled = [probe.holds is not None for probe in found.probes]
+        return _HOLDS[True if all(settled) else None] if len(set(settled)) == 1 else "holds where settled"
+    if name == "E5" and holds and not found.units_judged and not found.worst_rows:
+        return "nothing could be judged"
+    return _HOLDS[holds]
 
 
 def _decided(model: ModelAssessment) -> Cell:
@@ -401,6 +415,11 @@ def _notes(tested: Tested) -> Iterator[str]:
     """What the numbers and the two intervals are, and why one is not known, each said once."""
     yield "P(right answer): mean probability of it"
     yield "memory: the share left of what tells the full model from retraining"
+    yield (
+        "share of the way: how much of the full model’s distance is closed; the ceiling is what a retrained "
+        "model closes. A mixture with half of the full model keeps 50 % memory, and is further than half of "
+        "the way, because this distance grows faster than in proportion"
+    )
     yield "beyond retraining’s own: distance less what two retrainings differ by"
     yield "calibration error (debiased): chance adds nothing to it, as it does to the published rule’s ECE"
     yield "judged by: rows, and training seeds of every role that has more than one"
@@ -460,7 +479,7 @@ def conditions_of(found: Evidence) -> list[Asked]:
             name=_NAMES.get(name, name),
             question=ASKED.get(name, ""),
             found=tuple(plain(item.text) for item in found.conditions if item.name == name),
-            holds=_HOLDS[_holds(found, name)],
+            holds=_held(found, name),
         )
         for name in dict.fromkeys(item.name for item in found.conditions)
     ]

@@ -18,7 +18,8 @@ SLACK = 1e-9
 def contradictions(assessment: Assessment) -> tuple[str, ...]:
     """One line for each model whose numbers do not agree with each other, or with its decision.
 
-    Checked: the verdict follows from its evidence; the decision follows from gains, their lower row bounds
+    Checked: the verdict follows from its evidence, in which gain, excess and share of the way follow from the
+    distances; the decision follows from gains, their lower row bounds
     and the changes of utility; the gain is displacement minus distance and progress is gain over
     displacement; bounds are in order; changes of utility are differences from the full model. What a record
     does not hold is not checked.
@@ -29,6 +30,7 @@ def contradictions(assessment: Assessment) -> tuple[str, ...]:
             continue
         reasons = [
             *_verdict(model),
+            *_evidence(model),
             *_decision(assessment, model),
             *_identities(assessment, model),
             *_bounds(model),
@@ -50,6 +52,30 @@ def _verdict(model: ModelAssessment) -> list[str]:
         if expected == model.verdict
         else [f"verdict '{model.verdict}', but its evidence gives '{expected}'"]
     )
+
+
+def _evidence(model: ModelAssessment) -> list[str]:
+    """What the evidence of a verdict says twice: once as a distance, once as what follows from it."""
+    found = []
+    for view in model.evidence.views if model.evidence is not None else ():
+        distance, start, spread = view.distance.value, view.displacement.value, view.spread
+        if isinstance(distance, Undefined) or isinstance(start, Undefined):
+            continue
+        follows: list[tuple[str, float | Undefined, str, float]] = [
+            ("gain", view.gain.value, "displacement minus distance", start - distance)
+        ]
+        if isinstance(spread, float):
+            follows.append(
+                ("excess", view.excess.value, "distance minus what retrainings differ by", distance - spread)
+            )
+        if start > 0:
+            follows.append(("progress", view.progress, "gain over displacement", (start - distance) / start))
+        found += [
+            f"{name} on {view.view} is {value:.4f} in its evidence, {what} is {expected:.4f}"
+            for name, value, what, expected in follows
+            if isinstance(value, float) and _differ(value, expected)
+        ]
+    return found
 
 
 def _decision(assessment: Assessment, model: ModelAssessment) -> list[str]:

@@ -197,7 +197,21 @@ def _leaf(expected: Any, stored: Any) -> str:
         near = _is_number(stored) and abs(expected.value - stored) <= expected.tolerance
         return "" if near else f"is {expected.value!r}, recorded {_short(stored)}"
     same = type(expected) is type(stored) and expected == stored
-    return "" if same else f"is {_short(expected)}, recorded {_short(stored)}"
+    if same:
+        return ""
+    if isinstance(expected, str) and isinstance(stored, str):
+        expected, stored = _from_the_difference(expected, stored)
+    return f"is {_short(expected)}, recorded {_short(stored)}"
+
+
+def _from_the_difference(one: str, other: str) -> tuple[str, str]:
+    """Two long texts from shortly before where they part, so that what differs is seen."""
+    pairs = enumerate(zip(one, other, strict=False))
+    same = next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
+    start = same - 20
+    if max(len(one), len(other)) <= 70 or start <= 0:
+        return one, other
+    return f"...{one[start:]}", f"...{other[start:]}"
 
 
 def shown(place: Place) -> str:

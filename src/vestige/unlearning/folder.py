@@ -49,7 +49,7 @@ def retained_by(location: str, measured: Mapping[str, tuple[str, str]]) -> tuple
     for text in record.texts if record is not None else ():
         if text.role == "retain":
             name, role = measured.get(text.sha256, ("", ""))
-            same = f"the {role} text {name} itself" if name else "none of the measured files"
+            same = f"measured here as {role} text '{name}'" if name else "none of the measured files"
             found.append(f"{Path(text.path).name} ({same})")
     return tuple(dict.fromkeys(found))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
+from typing import Any
 
 import pytest
 from tests.assessments import assessment, judged, unlearned
 from tests.evidence import CONDITIONS, bounded, equivalent, evidence, retained, view
 
-from vestige.contracts import Assessment, Margins, Undefined, UnitEvidence, Verdict
+from vestige.contracts import Assessment, Condition, Margins, ProbeEvidence, Undefined, UnitEvidence, Verdict
 from vestige.csv_text import csv_text
 from vestige.report.answers import (
     conditions_of,
@@ -23,6 +24,7 @@ from vestige.report.answers import (
 from vestige.report.consistency import contradictions
 from vestige.report.export import LONG_COLUMNS, long_rows, verdict_rows
 from vestige.report.html import environment, render
+from vestige.report.tables import EMPTY
 
 HARMED = evidence(retained=retained((-0.14, -0.162, -0.119), harm="damaged"))
 
@@ -205,6 +207,47 @@ def test_a_verdict_that_does_not_follow_from_its_evidence_is_a_contradiction() -
     assert contradictions(several()) == ()
     (line,) = contradictions(assessment(judged(verdict="equivalent", found=HARMED)))
     assert "verdict 'equivalent', but its evidence gives 'damaged'" in line
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"distance": bounded(0.14, 0.12, 0.16)}, "gain on F is 0.3800 in its evidence"),
+        ({"spread": 0.2}, "excess on F is 0.1800 in its evidence, distance minus what retrainings differ by"),
+        ({"progress": 0.9}, "progress on F is 0.9000 in its evidence, gain over displacement is 0.5758"),
+    ],
+)
+def test_evidence_whose_numbers_do_not_add_up_is_a_contradiction(change: dict[str, Any], said: str) -> None:
+    sides = (view("F").model_copy(update=change), view("G"))
+    (line,) = contradictions(assessment(judged(found=evidence(sides))))
+    assert said in line
+
+
+def test_a_condition_under_which_nothing_was_judged_does_not_read_as_one_that_held() -> None:
+    def held(units: int, *probes: bool | None) -> list[str]:
+        conditions = (
+            Condition(name="E5", holds=True, text="..."),
+            Condition(name="probes", holds=False not in probes, text="..."),
+        )
+        asked = tuple(ProbeEvidence(name=str(i), memory={}, holds=found) for i, found in enumerate(probes))
+        return [
+            item.holds
+            for item in conditions_of(evidence(conditions=conditions, probes=asked, units_judged=units))
+        ]
+
+    assert held(0, None, None) == ["nothing could be judged", "not settled"]
+    assert held(2, None, True) == ["holds", "holds where settled"]
+    assert held(2, True, True) == ["holds", "holds"]
+    assert held(2, None, False) == ["holds", "does not hold"]
+
+
+def test_where_no_memory_is_known_the_table_has_no_ends_for_it() -> None:
+    sides = (view("F", memory=None, visible=Undefined(undefined="too few rows")), view("G"))
+    table = evidence_table(assessment(judged(found=evidence(sides))))
+    rows = {row.label: [str(cell) for cell in row.cells] for row in table.rows}
+    assert rows["memory left, F"][::2] == [EMPTY, EMPTY]
+    assert rows["memory left, G"][::2] == ["100 %", "0 %"]
+    assert any(note.startswith("share of the way: ") for note in table.notes)
 
 
 def test_exported_tables_carry_verdicts() -> None:

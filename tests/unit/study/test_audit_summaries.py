@@ -16,7 +16,7 @@ from vestige.statistics import Cell, CrossedMean
 from vestige.statistics.hierarchical import crossed_cells
 from vestige.study import audit_methods, audit_seeds, audit_summaries
 from vestige.study.audit import CHECKS, run_check
-from vestige.study.audit_compare import compared
+from vestige.study.audit_compare import agree, compared
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.plan import Plan
 from vestige.study.runner import Execution, run_study
@@ -267,3 +267,9 @@ def test_a_check_that_found_nothing_says_so(confirmed: Path) -> None:
     one = Found(what="conditions")
     one.need(True, "")
     assert run_check(Folder(confirmed), "one", "", lambda folder: one).status == "passed"
+
+
+def test_two_long_texts_are_shown_from_where_they_part() -> None:
+    same = "It is not settled whether this model is closer to retraining than the full model is. "
+    ((_, line),) = agree(f"{same}Distance 0.7.", f"{same}Distance 0.4.", Finding())
+    assert line == "is '...odel is. Distance 0.7.', recorded '...odel is. Distance 0.4.'"

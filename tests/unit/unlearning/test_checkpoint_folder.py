@@ -101,7 +101,7 @@ def test_what_a_kill_leaves_is_cleared(folder: Path, tmp_path: Path) -> None:
     assert (made_by(str(out)), made_by(str(folder / "base")), made_by("hub/name")) == (method, "", "")
     sha256 = hashlib.sha256((folder / "retain.jsonl").read_bytes()).hexdigest()
     known = {sha256: ("near", "adjacent")}
-    assert retained_by(str(out), known) == ("retain.jsonl (the adjacent text near itself)",)
+    assert retained_by(str(out), known) == ("retain.jsonl (measured here as adjacent text 'near')",)
     assert retained_by(str(out), {}) == ("retain.jsonl (none of the measured files)",)
     assert retained_by(str(folder / "base"), known) == ()
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
