@@ -71,7 +71,9 @@ def read_record(path: Path, kind: type[Made], remedy: str) -> Made:
         where = ".".join(str(part) for part in first["loc"])
         raise InputError(
             f"{path}, {shown(where)}" if where else str(path),
-            f"{first['msg']} (got {shown(str(first['input']), 40)})",
+            "no such field"
+            if first["type"] == "missing"
+            else f"{shown(str(first['input']), 40)} ({first['msg'].removeprefix('Value error, ')})",
             f"a record of the format {form}",
             "write it again with the version of vestige that reads it",
         ) from None

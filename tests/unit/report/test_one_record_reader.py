@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.assessments import assessment
 
 from vestige.errors import InputError
 from vestige.report.footprint.joined import beside
@@ -56,3 +58,22 @@ def test_every_reader_says_the_same(reader: str, fault: str, tmp_path: Path) -> 
     assert said.startswith(f"{path}: found broken JSON" if fault == "no JSON" else f"{path}, ")
     if fault == "another format":
         assert said.endswith("; write it again with the version of vestige that reads it")
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        ({"models": 3}, "'models': found '3' (Input should be "),
+        ({}, "'models': found no such field; needed a record of the format vestige-assessment-1"),
+    ],
+)
+def test_a_field_that_is_wrong_is_named_with_what_stands_there(
+    fault: dict[str, int], found: str, tmp_path: Path
+) -> None:
+    record = json.loads(assessment().to_json())
+    del record["models"]
+    path = tmp_path / "assessment.json"
+    path.write_text(json.dumps({**record, **fault}), encoding="utf-8")
+    with pytest.raises(InputError) as raised:
+        read_assessment(path)
+    assert str(raised.value).startswith(f"{path}, {found}")
