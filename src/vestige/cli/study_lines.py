@@ -17,10 +17,11 @@ __all__ = ["print_audit", "print_status", "print_tuning", "settings_text"]
 def print_audit(report: AuditReport) -> None:
     for check in report.checks:
         typer.echo(f"{check.status:<16} {check.name}: {check.detail}")
-        for finding in check.findings[:5]:
+        shown = len(check.findings) if check.name == "limits" else 5
+        for finding in check.findings[:shown]:
             typer.echo(f"{'':<17}- {finding}")
-        if len(check.findings) > 5:
-            typer.echo(f"{'':<17}- and {len(check.findings) - 5} more (see --json)")
+        if len(check.findings) > shown:
+            typer.echo(f"{'':<17}- and {len(check.findings) - shown} more (see --json)")
 
 
 def print_tuning(tuning: Tuning) -> None:

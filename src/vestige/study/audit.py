@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
+
+import numpy as np
 
 from vestige.contracts import Record
 from vestige.errors import InputError, one_line
@@ -25,6 +28,7 @@ from vestige.study import (
     plan_audit,
 )
 from vestige.study.audit_folder import Finding, Folder
+from vestige.study.audit_limits import limits_of
 from vestige.study.store import Store, now
 
 __all__ = ["CHECKS", "AuditReport", "Check", "CheckEntry", "audit_study", "run_check"]
@@ -164,7 +168,9 @@ def audit_study(out: str | Path, more: Sequence[CheckEntry] = ()) -> AuditReport
 def run_check(folder: Folder, name: str, detail: str, check: Callable[[Folder], Finding]) -> Check:
     """Run one of CHECKS."""
     try:
-        found = check(folder)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore", RuntimeWarning)  # of numbers that a damaged record makes
+            found = check(folder)
     except Exception as error:
         # Whatever a record does to a check that reads it, that check has failed and the others go on.
         what = f"{type(error).__name__}: {error}" if not isinstance(error, InputError) else str(error)
@@ -185,15 +191,9 @@ def run_check(folder: Folder, name: str, detail: str, check: Callable[[Folder], 
 
 def _limits(folder: Folder) -> Check:
     """What no audit of this folder can check."""
-    limits = [
-        "that the weights give the stored probabilities: rerun a cell to compare",
-        "that clocks were right: order is taken from recorded times",
-        "what was looked at outside this folder",
-    ]
-    if (folder.root / "tuning.json").is_file():
-        limits.append("the development distances of tuning: probabilities of every epoch are not kept")
-    if any((folder.root / "candidates").glob("*.json")):
-        limits.append("that neighbours in S1 are the nearest: sentence vectors of options are not kept")
     return Check(
-        name="limits", status="not checked", detail="what this folder cannot show", findings=tuple(limits)
+        name="limits",
+        status="not checked",
+        detail="what this folder cannot show",
+        findings=tuple(limits_of(folder)),
     )

@@ -2,39 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from vestige.seeds import generator
+from vestige.seeds import digest, generator
+from vestige.study.audit_compare import Said, compared, text
 from vestige.study.audit_folder import Finding, Folder
 
 __all__ = ["candidates"]
 
 
 def candidates(folder: Folder) -> Finding:
-    """Members are options in order, with every forgotten one; own sets the plan's; S2 drawn from its seed."""
+    """Every file of candidate sets, whole: S0 all options, own sets the plan's, S2 drawn from its seed; S1
+    options in their order, with every forgotten one."""
     found = folder.finding("conditions")
-    options = folder.json("data.json")["options"]
-    for path in sorted(folder.root.glob("candidates/*.json")):
-        kept = folder.json(f"candidates/{path.name}")
-        lost = _lost(folder.requests[path.stem])
-        found.need(kept["forgotten"] == lost, f"{path.name}: other forgotten options than the request's")
-        found.need(kept["seed"] == 0, f"{path.name}: another seed of S2")
-        sets = {name: list(members) for name, members in kept["sets"].items()}
-        for name, members in sets.items():
-            chosen = set(members)
-            same = members == [item for item in options if item in chosen]
-            found.need(same, f"{path.name}: {name} is not options in their order, each once")
-            found.need(set(lost) <= chosen, f"{path.name}: {name} lacks a forgotten option")
-        found.need(sets.get("S0", options) == options, f"{path.name}: S0 is not all options")
-        for name, own in folder.plan.get("own_sets", {}).items():
-            found.need(set(sets.get(name, own)) == set(own), f"{path.name}: {name} is not the plan's")
-        if "S1" in sets and "S2" in sets:
-            near = set(sets["S1"]) - set(lost)
+    wanted = folder.planned.offered_sets
+    there = {path.stem for path in folder.root.glob("candidates/*.json")}
+    asked = set(folder.requests) & set(folder.planned.bundles) if set(wanted) != {"S0"} else set()
+    for bundle in sorted(asked - there):
+        found.there(False, f"no candidates/{bundle}.json, though sets were asked for")
+    data = folder.data_set()
+    schema: Any = text if isinstance(data, str) else digest(*(option.text for option in data.options))
+    for bundle in sorted(there):
+        lost = _lost(folder.requests[bundle])
+        kept = folder.json(f"candidates/{bundle}.json")
+        expected = {
+            "encoder": Said("a name", lambda told: isinstance(told, str) and 0 < len(told) < 200),
+            "seed": 0,
+            "schema": schema,
+            "forgotten": lost,
+            "sets": _sets(folder, lost, wanted, kept["sets"]),
+        }
+        compared(expected, kept, found, f"candidates/{bundle}.json")
+    return found
+
+
+def _sets(folder: Folder, lost: Sequence[str], wanted: Sequence[str], kept: Any) -> dict[str, Any]:
+    options: list[str] = folder.json("data.json")["options"]
+    found: dict[str, Any] = {}
+    for name in wanted:
+        own = folder.planned.own_sets.get(name)
+        if name == "S0":
+            found[name] = options
+        elif own is not None:
+            found[name] = [item for item in options if item in set(own)]
+        elif name == "S2" and "S1" in kept:
+            near = set(kept["S1"]) - set(lost)
             pool = sorted(set(options) - set(lost) - near)
             drawn = generator("candidate set S2", 0, *lost).choice(pool, len(near), replace=False)
-            same = set(sets["S2"]) == {*lost, *(str(item) for item in drawn)}
-            found.need(same, f"{path.name}: S2 is not what its seed draws")
+            chosen = {*lost, *(str(item) for item in drawn)}
+            found[name] = [item for item in options if item in chosen]
+        else:
+            found[name] = Said(
+                "the forgotten options and two others of each, in the order of the options",
+                lambda told: _is_set(told, options, lost),
+            )
     return found
+
+
+def _is_set(told: Any, options: Sequence[str], lost: Sequence[str]) -> bool:
+    in_order = isinstance(told, list) and told == [item for item in options if item in told]
+    return in_order and set(lost) <= set(told) and len(told) == min(3 * len(lost), len(options))
 
 
 def _lost(request: Any) -> list[str]:

@@ -16,7 +16,7 @@ from vestige.study.audit_compare import Later, Said, compared, text, time
 from vestige.study.audit_folder import Finding, Folder, parsed
 from vestige.study.store import RECORDS
 
-__all__ = ["files", "history", "seal_of"]
+__all__ = ["files", "history"]
 
 UNLISTED = ("manifest.json",)
 IMPORTED = "imported"
@@ -32,11 +32,6 @@ def _sha256(path: Path) -> str:
 
 def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def seal_of(folder: Folder) -> str:
-    """One hash over every file: whoever deposits it elsewhere can show that nothing was rewritten since."""
-    return _sha256(folder.root / "manifest.json")
 
 
 def files(folder: Folder) -> Finding:

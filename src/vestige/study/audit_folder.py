@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vestige.errors import InputError
-from vestige.study.audit_numbers import Table, load_table
+from vestige.study.audit_numbers import Table, load_table, read_columns
 from vestige.study.store import RECORDS, program_sha256
 
 if TYPE_CHECKING:
@@ -47,6 +48,13 @@ class Finding:
             return False
         return self.need(holds, otherwise)
 
+    def add(self, other: Finding) -> None:
+        """Enter what another finding holds."""
+        self.failed += other.failed
+        self.noted += other.noted
+        self.unchecked += other.unchecked
+        self.count += other.count
+
     def need(self, holds: bool, otherwise: str) -> bool:
         """Count a condition; note `otherwise` where it does not hold."""
         self.count += 1
@@ -71,15 +79,23 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} for a number")
 
 
+def _remembered(make: Callable[[Folder], T]) -> T:
+    """A property of a folder that is worked out once."""
+
+    @wraps(make)
+    def given(self: Folder) -> T:
+        return self.once(make.__name__, partial(make, self))
+
+    return property(given)  # type: ignore[return-value]
+
+
 @dataclass
 class Folder:
     """A run folder. Raises OSError, ValueError or KeyError where a file is not what it should be."""
 
     root: Path
     memo: dict[Hashable, Any] = field(default_factory=dict)
-    """What one check worked out and another needs."""
-    tables: dict[str, Table] = field(default_factory=dict)
-    """Prediction files by their path in the folder, each read once."""
+    """What was read, and what one check worked out and another needs."""
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` gives, worked out once. An error is raised again each time."""
@@ -90,7 +106,11 @@ class Folder:
 
     def json(self, name: str) -> Any:
         """The value in a JSON file."""
-        return self.once(("json", name), lambda: parsed((self.root / name).read_bytes()))
+        return self.once(("json", name), lambda: parsed(self.bytes(name)))
+
+    def bytes(self, name: str) -> bytes:
+        """A file as it is."""
+        return self.once(("bytes", name), (self.root / name).read_bytes)
 
     def optional(self, name: str, absent: Any) -> Any:
         """The value in a JSON file, or what its absence stands for."""
@@ -104,7 +124,7 @@ class Folder:
         """An empty finding of this folder. what: what its check counts."""
         return Finding(what=what, earlier=self.earlier, reworded=self.reworded, unfinished=self.unfinished)
 
-    @cached_property
+    @_remembered
     def runs(self) -> list[Any]:
         """The runs that history.json names; none where it is gone or damaged, which another check says."""
         try:
@@ -114,27 +134,27 @@ class Folder:
         whole = isinstance(found, list) and all(isinstance(item, dict) for item in found)
         return found if whole else []
 
-    @cached_property
+    @_remembered
     def earlier(self) -> bool:
         """Whether a version made the folder whose records lack what today's have."""
         return any(item.get("records") != RECORDS for item in self.runs)
 
-    @cached_property
+    @_remembered
     def unfinished(self) -> bool:
         """Whether the last run was interrupted; of an earlier version that is not known, and taken for no."""
         return bool(self.runs) and not self.earlier and "ended" not in self.runs[-1]
 
-    @cached_property
+    @_remembered
     def reworded(self) -> bool:
         """Whether another version of vestige made the folder, whose sentences may read otherwise."""
         return any(item.get("program") != program_sha256() for item in self.runs)
 
-    @cached_property
+    @_remembered
     def plan(self) -> Any:
         """plan.json as it is."""
         return self.json("plan.json")
 
-    @cached_property
+    @_remembered
     def nodes(self) -> dict[str, Any]:
         """Folder name -> record of every finished node."""
         found = {}
@@ -147,7 +167,7 @@ class Folder:
         """The record of a node. Raises KeyError."""
         return self.nodes[f"{kind}-{key[:16]}"]
 
-    @cached_property
+    @_remembered
     def requests(self) -> dict[str, Any]:
         """Bundle label -> request."""
         return {
@@ -155,7 +175,7 @@ class Folder:
             for path in sorted(self.root.glob("requests/*.json"))
         }
 
-    @cached_property
+    @_remembered
     def assessments(self) -> dict[str, Any]:
         """File name without suffix -> assessment."""
         return {
@@ -163,19 +183,18 @@ class Folder:
             for path in sorted(self.root.glob("assessments/*.json"))
         }
 
-    @cached_property
+    @_remembered
     def evaluations(self) -> list[Any]:
         """Every planned evaluation with its key."""
         found: list[Any] = self.optional("evaluations.json", [])
         return found
 
-    @cached_property
+    @_remembered
     def views(self) -> dict[str, list[tuple[str, str, str]]]:
         """`bundle-split` -> (row id, view, unit) of each row."""
         found = {}
         for path in sorted(self.root.glob("views/*.csv")):
-            with path.open(newline="", encoding="utf-8") as file:
-                rows = list(csv.reader(file))
+            rows = list(csv.reader(io.StringIO(self.bytes(f"views/{path.name}").decode(), newline="")))
             if rows[0] != list(VIEW_COLUMNS):
                 raise ValueError(f"{path.name}: columns {rows[0]}")
             found[path.stem] = [(row[0], row[1], row[2]) for row in rows[1:]]
@@ -183,9 +202,11 @@ class Folder:
 
     def table(self, name: str) -> Table:
         """A prediction file, by its path in the folder."""
-        if name not in self.tables:
-            self.tables[name] = load_table(self.root / name)
-        return self.tables[name]
+        return self.once(("table", name), lambda: load_table(self.root / name))
+
+    def columns(self, name: str) -> dict[str, list[Any]]:
+        """Another Parquet file, column by column."""
+        return self.once(("columns", name), lambda: read_columns(self.root / name))
 
     def evaluates(self, bundle: str, seed: int) -> bool:
         """Whether the plan evaluates a bundle at a seed."""
@@ -197,7 +218,7 @@ class Folder:
                 return True
         return False
 
-    @cached_property
+    @_remembered
     def planned(self) -> Plan:
         """The plan as a study is run by it. Raises ValueError where it is none."""
         from vestige.study.plan import Plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,32 @@ def _bundle(folder: Folder, cells: Sequence[CellTables], stored: Any) -> list[di
     several = {label: listed for label, listed in seeds.items() if len(listed) > 1}
     if not several:
         return []
+    bundle = cells[0].bundle
+    evidences, requests, models = folder.once(
+        ("evidence over seeds", bundle), partial(_evidences, folder, bundle, list(several))
+    )
+    records = [folder.assessments[_stem(folder, cell)] for cell in cells]
+    margins = folder.planned.margins.model_dump(mode="json")
+    family = list(dict.fromkeys(name for record in records for name in record["family"]))
+    told = {item["label"]: item for item in stored["methods"] if item["bundle"] == bundle}
+    speaker = Speaker(records[0], told)
+    judged = audit_evidence.judged(evidences, requests, models, margins, family, speaker)
+    return [
+        {
+            **{key: _model(cells, label)[key] for key in ("label", "method", "control")},
+            "bundle": bundle,
+            "seeds": several[label],
+            **item,
+        }
+        for label, item in judged.items()
+    ]
+
+
+def _evidences(
+    folder: Folder, bundle: str, several: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Request], dict[str, dict[str, list[Array]]]]:
+    """By label the evidence over all seeds; the requests by view; the tables by label and view."""
+    cells = [cell for cell in cell_tables(folder) if cell.bundle == bundle]
     records = [folder.assessments[_stem(folder, cell)] for cell in cells]
     tables = {
         role: [
@@ -70,19 +97,7 @@ def _bundle(folder: Folder, cells: Sequence[CellTables], stored: Any) -> list[di
         )
         for label in several
     }
-    family = list(dict.fromkeys(name for record in records for name in record["family"]))
-    told = {item["label"]: item for item in stored["methods"] if item["bundle"] == cells[0].bundle}
-    speaker = Speaker(records[0], told)
-    judged = audit_evidence.judged(evidences, requests, models, margins, family, speaker)
-    return [
-        {
-            **{key: _model(cells, label)[key] for key in ("label", "method", "control")},
-            "bundle": cells[0].bundle,
-            "seeds": several[label],
-            **item,
-        }
-        for label, item in judged.items()
-    ]
+    return evidences, requests, models
 
 
 def _model(cells: Sequence[CellTables], label: str) -> Any:

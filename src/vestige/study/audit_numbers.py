@@ -30,6 +30,7 @@ __all__ = [
     "js",
     "load_table",
     "over_both",
+    "read_columns",
     "resample",
     "statistics_of",
     "view_of",
@@ -86,6 +87,14 @@ def load_table(path: Path) -> Table:
     p[off] = p[off] / sums[off, None]
     row_ids, view, unit, gold = ([texts[name][row] for row in order] for name in named)
     return Table(row_ids, view, unit, gold, options, p, float(np.abs(sums - 1).max()))
+
+
+def read_columns(path: Path) -> dict[str, list[Any]]:
+    """A Parquet file, column by column. Raises OSError or ValueError when it is not one."""
+    import pyarrow.parquet as pq
+
+    found: dict[str, list[Any]] = pq.ParquetFile(path).read().to_pydict()
+    return found
 
 
 def js(p: Array, q: Array) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,18 +79,25 @@ def parts(folder: Folder) -> Finding:
     plan asks for."""
     found = folder.finding("entries")
     labels = listed_parts(folder)
-    for name, record in folder.nodes.items():
-        compared(
-            _expected(folder, name, record, labels.get(name)), record, found, f"nodes/{name}/record.json"
-        )
-        _times(name, record, found)
-        if STEPS in record["files"]:
-            _steps(folder, name, record, found)
+    for name in folder.nodes:
+        label = labels.get(name)
+        found.add(folder.once(("part", name, label), partial(_part, folder, name, label)))
     _strangers(folder, labels, found)
     environments = {plan_audit.canonical(record["environment"]) for record in folder.nodes.values()}
     known = {plan_audit.canonical(item["environment"]) for item in folder.runs}
     if environments and not known <= environments:
         found.noted.append("history.json names an environment that no part was made in")
+    return found
+
+
+def _part(folder: Folder, name: str, label: str | None) -> Finding:
+    """What is wrong with the record of one part."""
+    found = folder.finding("")
+    record = folder.json(f"nodes/{name}/record.json")
+    compared(_expected(folder, name, record, label), record, found, f"nodes/{name}/record.json")
+    _times(name, record, found)
+    if STEPS in record["files"]:
+        _steps(folder, name, record, found)
     return found
 
 
@@ -233,10 +241,8 @@ def _result(folder: Folder, name: str, record: Mapping[str, Any]) -> tuple[dict[
 
 def _evaluated(folder: Folder, name: str) -> dict[str, int]:
     """Rows of each population that a recovery scored."""
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(folder.root / "nodes" / name / "curves.parquet", columns=["population", "row_id"])
-    rows = set(zip(table["population"].to_pylist(), table["row_id"].to_pylist(), strict=True))
+    table = folder.columns(f"nodes/{name}/curves.parquet")
+    rows = set(zip(table["population"], table["row_id"], strict=True))
     found: dict[str, int] = {}
     for population, _ in rows:
         found[population] = found.get(population, 0) + 1
@@ -315,10 +321,8 @@ def _steps(folder: Folder, name: str, record: Mapping[str, Any], found: Finding)
 
     The loss is the sum of its terms, and whatever has a gradient moves.
     """
-    import pyarrow.parquet as pq
-
     place = f"nodes/{name}/{STEPS}"
-    columns = pq.ParquetFile(folder.root / place).read().to_pydict()
+    columns = folder.columns(place)
     result, settings = record["result"], _settings(record)
     steps = np.array(columns["step"])
     found.need(steps.tolist() == list(range(1, len(steps) + 1)), f"{place}: steps are not numbered in order")

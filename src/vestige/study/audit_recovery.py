@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vestige.study.audit_compare import count, text
 from vestige.study.audit_folder import Finding, Folder
 
-__all__ = ["CHECKPOINTS", "columns", "parts", "records", "recovery_rows"]
+__all__ = ["CHECKPOINTS", "exposure_of", "parts", "records", "recovery_rows"]
 
 CHECKPOINTS = ("full", "oracle", "unlearned")
 Exposed = dict[tuple[str, int, int], tuple[tuple[str, str], ...]]
@@ -20,10 +21,9 @@ Scored = dict[str, dict[tuple[int, int], dict[str, str]]]
 
 def records(folder: Folder) -> dict[str, Any]:
     """`01-s17-simnpo` -> record, read once."""
-    if "recovery" not in folder.memo:
-        folder.memo["recovery"] = {path.stem: folder.json(f"recovery/{path.name}") for path in _files(folder)}
-    found: dict[str, Any] = folder.memo["recovery"]
-    return found
+    return folder.once(
+        "recovery", lambda: {path.stem: folder.json(f"recovery/{path.name}") for path in _files(folder)}
+    )
 
 
 def _files(folder: Folder) -> list[Path]:
@@ -34,13 +34,6 @@ def parts(folder: Folder, record: Any, kind: str) -> list[tuple[str, Any]]:
     """(folder name, record) of the nodes of a kind that a recovery was made from. Raises KeyError."""
     named = {f"{kind}-{key[:16]}" for key in record["parts"]}
     return sorted((name, node) for name, node in folder.nodes.items() if name in named)
-
-
-def columns(path: Path) -> dict[str, list[Any]]:
-    import pyarrow.parquet as pq
-
-    found: dict[str, list[Any]] = pq.ParquetFile(path).read().to_pydict()
-    return found
 
 
 def recovery_rows(folder: Folder) -> Finding:
@@ -63,7 +56,7 @@ def recovery_rows(folder: Folder) -> Finding:
             rows = tuple((row, label) for row, label in identity["exposed"])
             key = (identity["population_set"], *setting)
             found.need(exposed.setdefault(key, rows) == rows, f"{stem}: {name} saw other rows than its peers")
-            table = columns(folder.root / "nodes" / name / "curves.parquet")
+            table = folder.columns(f"nodes/{name}/curves.parquet")
             mine: dict[str, dict[str, str]] = {}
             for population, row, unit in zip(
                 table["population"], table["row_id"], table["unit"], strict=True
@@ -72,7 +65,7 @@ def recovery_rows(folder: Folder) -> Finding:
             for population, found_rows in mine.items():
                 same = scored.setdefault(population, {}).setdefault(setting, found_rows) == found_rows
                 found.need(same, f"{stem}: {name} scores other rows than its peers")
-        _disjoint(stem, record, exposed, scored, found)
+        _disjoint(stem, exposed, scored, found)
         _forgotten(stem, record, request, exposed, scored, view, found)
         _swapped(folder, stem, record, exposed, scored, view, found)
         _nested(stem, exposed, found)
@@ -125,32 +118,49 @@ def _right_models(folder: Folder, stem: str, record: Any, found: Finding) -> Non
             found.need(node["identity"]["model"] in models, f"{stem}: {name} is of another model")
 
 
-def _disjoint(stem: str, record: Any, exposed: Exposed, scored: Scored, found: Finding) -> None:
-    """No scored row was exposed: unseen and label-swap rows under any setting, seen rows under their own. The
-    counts are those recorded."""
+def _disjoint(stem: str, exposed: Exposed, scored: Scored, found: Finding) -> None:
+    """No scored row was exposed: unseen and label-swap rows under any setting, seen rows under their own."""
     ever = {
         what: {row for key, rows in exposed.items() if key[0] == what for row, _ in rows}
         for what in ("forgotten", "label-swap")
     }
-    counts = record["exposure"]
     for population, what in (("unseen", "forgotten"), ("label swap", "label-swap")):
         both = ever[what] & _all(scored, population)
         found.need(not both, f"{stem}: {len(both)} exposed rows are scored as '{population}'")
     for setting, rows in scored.get("seen", {}).items():
         both = {row for row, _ in exposed["forgotten", *setting]} & set(rows)
         found.need(not both, f"{stem}: {len(both)} rows exposed at {setting} are scored as 'seen'")
-    recorded = {
+
+
+def exposure_of(folder: Folder, stem: str, record: Any) -> dict[str, Any]:
+    """What a record has to say of the rows of its parts. Checks of their own hold the rows apart."""
+    ever: dict[str, set[str]] = {"forgotten": set(), "label-swap": set()}
+    scored: dict[str, set[str]] = {}
+    for name, node in parts(folder, record, "recovery"):
+        ever[node["identity"]["population_set"]] |= {row for row, _ in node["identity"]["exposed"]}
+        table = folder.columns(f"nodes/{name}/curves.parquet")
+        for population, row in zip(table["population"], table["row_id"], strict=True):
+            scored.setdefault(population, set()).add(row)
+    request = folder.requests[record["bundle"]]
+    view = folder.views[f"{record['bundle']}-evaluation"]
+    told, swaps, seen = record["exposure"], "label swap" in scored, "seen" in scored
+    if not scored:  # fresh heads alone: nothing was adapted, and pairs are named for nothing
+        swaps, seen = bool(told["pairs"]), told["seen"] is not None
+    return {
+        "deleted": len(request["unit_of"]),
         "exposed": len(ever["forgotten"]),
-        "seen": len(_all(scored, "seen")) if "seen" in scored else None,
-        "swap_exposed": len(ever["label-swap"]) or None,
-        "swap_evaluated": len(_all(scored, "label swap")) if "label swap" in scored else None,
+        "unseen": sum(name == "G" for _, name, _ in view),
+        "seen": len(scored.get("seen", request["unit_of"])) if seen else None,
+        "swap_exposed": len(ever["label-swap"]) if swaps else None,
+        "swap_evaluated": len(scored["label swap"]) if "label swap" in scored else count if swaps else None,
+        "exposed_in_unseen": 0,
+        "exposed_in_seen": 0 if seen else None,
+        "swap_exposed_in_evaluated": 0 if swaps else None,
+        "nested": True,
+        "units": sorted(request["units"]),
+        "pairs": [{"source": pair["source"], "target": pair["target"]} for pair in told["pairs"]],
+        "note": "" if seen else text,
     }
-    if exposed:
-        recorded["unseen"] = len(_all(scored, "unseen"))
-    for name, value in recorded.items():
-        found.need(counts[name] == value, f"{stem}: {name} rows are {value}, recorded {counts[name]}")
-    overlaps = ("exposed_in_unseen", "exposed_in_seen", "swap_exposed_in_evaluated")
-    found.need(not any(counts[name] for name in overlaps), f"{stem}: it records rows in two sets")
 
 
 def _all(scored: Scored, population: str) -> set[str]:

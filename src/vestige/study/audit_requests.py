@@ -154,7 +154,7 @@ def exposure(folder: Folder) -> Finding:
     for name, rows in folder.views.items():
         out = io.StringIO()
         csv.writer(out, lineterminator="\n").writerows([VIEW_COLUMNS, *sorted(rows)])
-        same = out.getvalue().encode() == (folder.root / "views" / f"{name}.csv").read_bytes()
+        same = out.getvalue().encode() == folder.bytes(f"views/{name}.csv")
         found.need(same, f"views/{name}.csv is not sorted by row, or not as a run writes it")
         label, split = name.rsplit("-", 1)
         ids = [row[0] for row in rows]

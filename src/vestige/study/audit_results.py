@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from statistics import NormalDist
 from typing import Any
@@ -28,6 +29,7 @@ from vestige.study.audit_compare import (
     shown,
     text,
 )
+from vestige.study.audit_estimates import estimate
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.audit_numbers import SEEDS, UNIT_OFFSET, Resampled
 from vestige.study.audit_provenance import caveats_of, probed_of, provenance_of
@@ -98,10 +100,10 @@ class _Difference:
 
 
 def _compared(folder: Folder) -> dict[str, _Difference]:
-    return folder.once(
-        "compared assessments",
-        lambda: {stem: _difference(folder, subject) for stem, subject in subjects(folder).items()},
-    )
+    return {
+        stem: folder.once(("compared", stem), partial(_difference, folder, subject))
+        for stem, subject in subjects(folder).items()
+    }
 
 
 def _part(folder: Folder, check: str, what: str) -> Finding:
@@ -273,39 +275,18 @@ def _family(folder: Folder, subject: Subject, stored: Any) -> Sequence[str]:
     return plan_audit.family_of(folder, subject.cell.configured, subject.cell.stage)
 
 
-def _interval(subject: Subject, again: Resampled, kind: str, seed: int, *, both: bool = False) -> Any:
-    defined = again.draws[~np.isnan(again.draws)]
-    if math.isnan(again.value) or again.n < 2 or not len(defined):
-        return UNDEFINED
-    told = f"{kind} bootstrap" + (
-        f", views drawn apart with seeds {SEEDS['F']} and {SEEDS['G']}" if both else ""
-    )
-    share = 1 - len(defined) / len(again.draws)
-    left_out = f", {share:.1%} of the draws undefined and left out" if share else ""
-    return {
-        "low": Near(again.quantile(0.025), TOLERANCE * again.scale),
-        "high": Near(again.quantile(0.975), TOLERANCE * again.scale),
-        "kind": f"{told}, percentile{left_out}",
-        "level": 0.95,
-        "draws": subject.draws,
-        "seed": seed,
-        "condition": subject.condition,
-    }
-
-
 def _estimate(subject: Subject, made: Recomputed, key: Key, *, unstable: bool = False) -> dict[str, Any]:
-    row, unit, name = made.row[key], made.unit.get(key), key[2]
-    both = name == "FG"
-    seed = SEEDS["F"] if both else SEEDS[name]
-    return {
-        "value": Near(row.value, TOLERANCE * row.scale),
-        "row": _interval(subject, row, "row", seed, both=both),
-        "unit": None if unit is None else _interval(subject, unit, "unit", seed + UNIT_OFFSET),
-        "rows": row.n,
-        "units": None if unit is None else unit.n,
-        "unstable": unstable,
-        "note": "",
-    }
+    both = key[2] == "FG"
+    seed = SEEDS["F"] if both else SEEDS[key[2]]
+    return estimate(
+        made.row[key],
+        made.unit.get(key),
+        seeds=(seed, seed + UNIT_OFFSET),
+        draws=subject.draws,
+        condition=subject.condition,
+        apart=(SEEDS["F"], SEEDS["G"]) if both else None,
+        unstable=unstable,
+    )
 
 
 def _bare(value: Any, rows: Any) -> dict[str, Any]:

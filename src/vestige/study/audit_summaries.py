@@ -13,6 +13,7 @@ from scipy import stats
 
 from vestige.study import audit_numbers as numbers
 from vestige.study.audit_compare import TOLERANCE, UNDEFINED, Later, Near, Said, compared
+from vestige.study.audit_estimates import estimate
 from vestige.study.audit_folder import Finding, Folder
 from vestige.study.audit_numbers import SEEDS, UNIT_OFFSET, Array, Resampled, Stat, Table
 
@@ -512,7 +513,13 @@ def _between_seeds(gains: Mapping[str, Cells], view: str, bundle: str, draws: in
     for label, first, second in pairs:
         condition = f"training seeds {first} and {second}, bundle {bundle}"
         told = {
-            name: _estimate(row[key], unit[key], SEEDS[view], draws, condition)
+            name: estimate(
+                row[key],
+                unit[key],
+                seeds=(SEEDS[view], SEEDS[view] + UNIT_OFFSET),
+                draws=draws,
+                condition=condition,
+            )
             for name in ("gain", "progress")
             for key in [(label, first, second, name)]
         }
@@ -528,25 +535,3 @@ def _between_seeds(gains: Mapping[str, Cells], view: str, bundle: str, draws: in
             }
         )
     return found
-
-
-def _estimate(row: Resampled, unit: Resampled, seed: int, draws: int, condition: str) -> dict[str, Any]:
-    def interval(again: Resampled, kind: str, own: int) -> Any:
-        defined = again.draws[~np.isnan(again.draws)]
-        if math.isnan(again.value) or again.n < 2 or not len(defined):
-            return UNDEFINED
-        share = 1 - len(defined) / len(again.draws)
-        told = f"{kind} bootstrap, percentile" + (
-            f", {share:.1%} of the draws undefined and left out" if share else ""
-        )
-        return _interval(defined, seed=own, draws=draws, kind=told, condition=condition, scale=again.scale)
-
-    return {
-        "value": _near(row.value, row.scale),
-        "row": interval(row, "row", seed),
-        "unit": interval(unit, "unit", seed + UNIT_OFFSET),
-        "rows": row.n,
-        "units": unit.n,
-        "unstable": False,
-        "note": "",
-    }

@@ -422,7 +422,7 @@ def _nearest(tuned: Mapping[str, Any], item: Mapping[str, Any], target: float) -
 
 
 def _sha256(folder: Folder, name: str) -> str:
-    return hashlib.sha256((folder.root / name).read_bytes()).hexdigest()
+    return hashlib.sha256(folder.bytes(name)).hexdigest()
 
 
 def _frozen(folder: Folder, methods: Sequence[Mapping[str, Any]], record: Any) -> dict[str, Any]:

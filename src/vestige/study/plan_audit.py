@@ -884,8 +884,11 @@ def study_file(folder: Folder) -> Finding:
         return found
     wanted = study.arms[name].model_dump(mode="json", exclude_unset=True)
     for key, value in wanted.items():
-        same = _placed(key, value) == _placed(key, folder.plan.get(key, given.get(key)))
+        told = folder.plan.get(key, given.get(key))
+        same = _placed(key, value) == _placed(key, told)
         found.need(same, f"plan.json: {key} is not what study.yaml says")
+        if same and value != told:
+            found.noted.append(f"plan.json: {key} names another path than study.yaml")
     more = sorted(folder.plan.keys() - wanted.keys())
     if more:
         found.noted.append(f"plan.json says more than study.yaml: {', '.join(more)}")

@@ -12,17 +12,23 @@ from typing import Any
 
 import numpy as np
 
+from vestige.attacks.records import SETTINGS_CAVEAT
 from vestige.contracts import Assessment, Evidence, Undefined, UnitEvidence
 from vestige.decision.predictions import Predictions
 from vestige.study.audit_compare import text, texts
 from vestige.study.audit_numbers import Table
 from vestige.study.caveats import Circumstances, caveats, notices
+from vestige.study.recovery import CAVEATS
 from vestige.verdict.rule import conditions_of, judge_model
 from vestige.verdict.sentence import sentence
 
-__all__ = ["Circumstances", "Said", "Speaker", "caveats_of", "notices"]
+__all__ = ["RECOVERY", "SETTINGS", "Circumstances", "Said", "Speaker", "caveats_of", "notices"]
 
 UNDEFINED = Undefined(undefined="")
+RECOVERY = CAVEATS
+"""Caveats of every recovery record."""
+SETTINGS = SETTINGS_CAVEAT
+"""Caveat of what is pooled over settings of a recovery."""
 
 
 @dataclass(frozen=True)

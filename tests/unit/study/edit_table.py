@@ -9,19 +9,21 @@ from __future__ import annotations
 import copy
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vestige.seeds import digest
+from vestige.study.audit_folder import Folder
 from vestige.study.store import canonical, file_sha256, pretty
 
 Place = tuple[str | int, ...]
+T = TypeVar("T")
 HUGE = 10**400
 DEEP = b"[" * 100_000
 
@@ -35,12 +37,33 @@ class Edit:
     place: Place
     kind: str
     make: Callable[[], bytes | None] = field(repr=False, compare=False)
+    change: Callable[[Any], None] | None = field(default=None, repr=False, compare=False)
+    """Of a JSON file: the same edit of its value in place."""
 
     @property
     def where(self) -> str:
-        """File and kind of place: numbers of list items are left out."""
-        inside = ".".join("#" if isinstance(part, int) else part for part in self.place)
+        """File and kind of place."""
+        inside = ".".join(_kind_of(self.place))
         return f"{self.file}:{inside}" if inside else self.file
+
+
+MAPS = {
+    *("metrics", "noise", "noise_over_seeds", "minimum_detectable_gain", "noise_pairs"),
+    *("acquisition", "exceptions", "bundles", "reserved", "unit_of", "files", "sets", "splits"),
+    *("left_out", "by_bundle", "by_seed", "evaluations", "frozen", "probes", "evaluated", "memory"),
+    *("curves", "contrasts"),
+}
+"""Objects whose names are data and not fields."""
+SMALL = 1e-6
+"""Numbers below this may be rounding of a 0: another sign of one is nothing to find."""
+
+
+def _kind_of(place: Place) -> tuple[str, ...]:
+    """A place without numbers of list items and without names that are data, but for each value."""
+    return tuple(
+        "#" if isinstance(part, int) else "*" if before in MAPS and place[-1] != "value" else part
+        for before, part in zip(("", *place), place, strict=False)
+    )
 
 
 def edits(root: Path, file: str) -> Iterator[Edit]:
@@ -66,9 +89,9 @@ def _whole(raw: bytes) -> Iterator[tuple[str, bytes | None]]:
 
 
 def _json(file: str, value: Any) -> Iterator[Edit]:
-    seen: set[Place] = set()
+    seen: set[tuple[str, ...]] = set()
     for place, _ in _places(value):
-        kind_of = tuple("#" if isinstance(part, int) else part for part in place)
+        kind_of = _kind_of(place)
         if kind_of in seen:
             continue
         seen.add(kind_of)
@@ -79,7 +102,7 @@ def _json(file: str, value: Any) -> Iterator[Edit]:
                 change(made)
                 return (json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode()
 
-            yield Edit(file, place, kind, make)
+            yield Edit(file, place, kind, make, change)
 
 
 def _places(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
@@ -121,7 +144,7 @@ def _changes(value: Any, place: Place) -> Iterator[tuple[str, Callable[[Any], No
         yield "turned over", put(not old)
     elif isinstance(old, int | float):
         yield "another number", put(old + (1 if isinstance(old, int) else 0.125 * (abs(old) + 1)))
-        if old:
+        if abs(old) > SMALL:
             yield "sign", put(-old)
         yield "huge", put(HUGE)
         yield "no number", put(float("nan"))
@@ -197,6 +220,48 @@ def _text(file: str, text: str) -> Iterator[Edit]:
                 yield Edit(file, (f"part {part}",), kind, lambda made=made: made)
 
 
+@dataclass
+class Watched(Folder):
+    """A folder that knows which files each thing in its memo was made of."""
+
+    made_of: dict[Hashable, set[str]] = field(default_factory=dict)
+    reading: list[set[str]] = field(default_factory=list)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        if key not in self.memo:
+            self.reading.append({key[1]} if isinstance(key, tuple) and key[0] in READ else set())
+            try:
+                self.memo[key] = make()
+            finally:
+                read = self.reading.pop()
+            self.made_of[key] = read
+        for outer in self.reading[-1:]:
+            outer |= self.made_of[key]
+        return self.memo[key]  # type: ignore[no-any-return]
+
+    def but(self, files: set[str]) -> Watched:
+        """The same folder, knowing nothing that was made of these files."""
+        kept = {key: read for key, read in self.made_of.items() if not read & files}
+        return Watched(self.root, {key: self.memo[key] for key in kept}, kept)
+
+
+READ = ("bytes", "json", "table", "columns")
+
+
+def together(edits_of: Sequence[Edit], files: Mapping[str, bytes]) -> Edit:
+    """Edits of values of one JSON file as one edit."""
+    file = edits_of[0].file
+
+    def make() -> bytes:
+        value = json.loads(files[file])
+        for edit in edits_of:
+            assert edit.change is not None
+            edit.change(value)
+        return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+    return Edit(file, (), f"{len(edits_of)} edits together", make)
+
+
 class Desk:
     """A copy of a run folder to edit. `applied` writes one edit with all hashes anew and takes it back."""
 
@@ -226,17 +291,22 @@ class Desk:
             found.setdefault("/".join([*folders, last]), name)
         return found
 
-    def write(self, edit: Edit) -> None:
+    def write(self, edit: Edit) -> set[str]:
+        """Apply an edit with all hashes anew; the files that are other ones now."""
         path, data = self.root / edit.file, edit.make()
         if data is None:
             path.unlink()
         else:
             path.write_bytes(data)
         self._seal(edit.file)
+        return self._touched(edit)
 
     def undo(self, edit: Edit) -> None:
-        for name in {edit.file, self._record(edit.file), "manifest.json"} - {""}:
+        for name in self._touched(edit):
             (self.root / name).write_bytes(self.files[name])
+
+    def _touched(self, edit: Edit) -> set[str]:
+        return {edit.file, self._record(edit.file), "manifest.json"} - {""}
 
     @staticmethod
     def _record(name: str) -> str:

@@ -381,8 +381,10 @@ def test_the_audit_shares_no_metric_code_with_the_product() -> None:
             "vestige.study.sweep",
         },
         "words_audit.py": {
+            "vestige.attacks.records",
             "vestige.decision.predictions",
             "vestige.study.caveats",
+            "vestige.study.recovery",
             "vestige.verdict.rule",
             "vestige.verdict.sentence",
         },
