@@ -24,8 +24,6 @@ PARSERS = {
         "study/steps.py",  # logs and vectors of a run, which is hashed
         "study/embedded.py",
         "study/audit_numbers.py",
-        "study/audit_parts.py",
-        "study/audit_recovery.py",
         "study/audit_units.py",
     },
     r"load_dataset\b|pd\.read_json|pd\.read_excel|pickle\.load|np\.load\(.*allow_pickle=True": set(),
