@@ -107,14 +107,18 @@ def expected_evidence(
     }
     worse = [i for i in (*judged, *tenths) if i["lower"] != UNDEFINED and i["lower"] > limit]
     known = found["units_judged"] or tenths or True not in [side["visible"] for side in sides]
-    found["holds"] = [
-        ("E1", True if len(views["R"].oracles) >= 3 else None),
+    of_retraining = [
         *(("E2", _within(side["excess"], side["margin"])) for side in sides),
         *(
             ("E3", True if side["visible"] is False else _within(side["memory"], margins["memory"]))
             for side in sides
         ),
         ("E4", _within(rest["excess"], margins["retained"])),
+    ]
+    enough = len(views["R"].oracles) >= 3
+    found["holds"] = [
+        ("E1", True if enough else None),
+        *((name, None if holds and not enough else holds) for name, holds in of_retraining),
         ("E4", not rest["harmed_by"]),
         ("E5", not worse if known else (None if judged else True)),
     ]

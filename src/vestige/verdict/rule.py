@@ -201,8 +201,16 @@ def _conditions(
     margins: Margins,
     oracles: int,
 ) -> list[Condition]:
-    """E1 to E5, each for itself."""
+    """E1 to E5, each for itself. With too few oracles for an error over them, no bound on a distance to
+    retraining or on memory holds for retrainings that might have been: it settles nothing."""
     enough = oracles >= LEAST_ORACLES
+    alone = "for this retrained model alone" if oracles == 1 else "for these retrained models alone"
+
+    def add(condition: Condition) -> None:
+        if condition.holds and not enough:
+            condition = condition.model_copy(update={"holds": None, "text": f"{condition.text}, {alone}"})
+        found.append(condition)
+
     words = words_of(retained[0])
     found = [
         Condition(
@@ -212,16 +220,16 @@ def _conditions(
         )
     ]
     for view in views:
-        found.append(_at_most("E2", f"excess distance on {words.where[view.view]}", view.excess, view.margin))
+        add(_at_most("E2", f"excess distance on {words.where[view.view]}", view.excess, view.margin))
     for view in views:
         what = f"memory on {words.where[view.view]}"
         if view.visible is False:
-            found.append(Condition(name="E3", holds=True, text=f"{what}: so is {words.full}"))
+            add(Condition(name="E3", holds=True, text=f"{what}: so is {words.full}"))
         else:
-            found.append(_at_most("E3", what, view.memory, margins.memory, percent=True))
+            add(_at_most("E3", what, view.memory, margins.memory, percent=True))
     for part in retained:
         rest = part.name or words.rest
-        found.append(_at_most("E4", f"excess distance on {rest}", part.excess, margins.retained))
+        add(_at_most("E4", f"excess distance on {rest}", part.excess, margins.retained))
         harm = f"harm to {' and '.join(part.harmed_by)} is shown" if part.harmed_by else "no harm is shown"
         found.append(Condition(name="E4", holds=not part.harmed_by, text=f"on {rest} {harm}"))
     limit = 2 * margins.memory
