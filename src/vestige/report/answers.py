@@ -414,7 +414,7 @@ def _trainings(found: Evidence) -> str:
 def _notes(tested: Tested) -> Iterator[str]:
     """What the numbers and the two intervals are, and why one is not known, each said once."""
     yield "P(right answer): mean probability of it"
-    yield "memory: the share left of what tells the full model from retraining"
+    yield "memory: the share left of the difference between the full model and a retrained one"
     yield (
         "share of the way: how much of the full model’s distance is closed; the ceiling is what a retrained "
         "model closes. A mixture with half of the full model keeps 50 % memory, and is further than half of "
